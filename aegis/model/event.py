@@ -1,0 +1,123 @@
+"""Events: what has happened. Past tense, immutable, stamped once by the controller's clock."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from aegis.model.fault import Fault
+from aegis.model.node import NodeReport
+from aegis.model.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStarted:
+    """A controller took the event log. Its epoch fences every order of the ones before."""
+
+    at: float
+    epoch: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesLoaded:
+    """The rules changed: the whole text, so that a replay needs no file."""
+
+    at: float
+    digest: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    at: float
+    policy: Policy
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReported:
+    """A node's whole state arrived and differs from the one before."""
+
+    at: float
+    report: NodeReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultObserved:
+    """A device fault arrived from an agent's spool, for the first time under this id."""
+
+    at: float
+    origin: str  # the spool's own id
+    number: int  # grows within the origin
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time passed; these nodes reported, unchanged, since the last tick."""
+
+    at: float
+    agents_seen: tuple[str, ...] = ()
+    launchers_seen: tuple[str, ...] = ()  # nodes whose launchers spoke for themselves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCordoned:
+    """An operator wants no new ranks on the node; the ones it has go on."""
+
+    at: float
+    node: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUncordoned:
+    at: float
+    node: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDrained:
+    """An operator wants the node's ranks moved away, with a save first."""
+
+    at: float
+    node: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReturned:
+    """An operator puts the node back to service; what it has counted so far is forgiven."""
+
+    at: float
+    node: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStopped:
+    """An operator or the owner ends the job for good."""
+
+    at: float
+    job: str
+    actor: str
+    reason: str
+
+
+Event: TypeAlias = (
+    ControllerStarted
+    | RulesLoaded
+    | PolicyChanged
+    | NodeReported
+    | FaultObserved
+    | Tick
+    | NodeCordoned
+    | NodeUncordoned
+    | NodeDrained
+    | NodeReturned
+    | JobStopped
+)

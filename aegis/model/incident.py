@@ -1,0 +1,138 @@
+"""An incident: what broke, how we know, what was decided and why, what was done, what it cost."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from aegis.model.fault import Fault, FaultClass, Severity
+from aegis.model.policy import Mode
+
+
+class IncidentState(StrEnum):
+    """Where an incident is in its life."""
+
+    WATCHING = "watching"  # seen, within its hold-down
+    OPEN = "open"  # decided, nothing under way: observed only, blocked, or waiting for approval
+    RECOVERING = "recovering"  # actions are under way
+    CLOSED = "closed"  # verified, or nothing left to do
+
+
+class Remedy(StrEnum):
+    """A rung of the ladder, from least to most disruptive."""
+
+    COUNT = "count"  # record only
+    NOTIFY = "notify"
+    RESTART = "restart"  # restart the job's ranks in place; no node is blamed
+    DRAIN_SAVING = "drain_saving"  # save at the next step boundary, then move off the node
+    DRAIN_NOW = "drain_now"  # move off the node without saving
+
+
+class DecisionResult(StrEnum):
+    """What came of a decision."""
+
+    ACTED = "acted"
+    WOULD_ACT = "would_act"  # the mode forbids it
+    NEEDS_APPROVAL = "needs_approval"
+    BLOCKED = "blocked"  # a rail said no
+    NOTHING = "nothing"  # the rule calls for no act
+
+
+class EntryKind(StrEnum):
+    """What a line of an incident's timeline is about."""
+
+    SIGNAL = "signal"
+    DECISION = "decision"
+    ACTION = "action"
+    PROGRESS = "progress"
+    OUTCOME = "outcome"
+    HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one rail said."""
+
+    rail: str  # "mode", "budget", "spare", "spare_floor", "cooldown", "hold", "ttl"
+    passed: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A remedy that was not taken, and why."""
+
+    remedy: Remedy
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What was decided about an incident, in full."""
+
+    at: float
+    rule: str  # id; "" when no rule speaks of the fault
+    rules_digest: str  # content hash of the rule set
+    remedy: Remedy
+    mode: Mode
+    result: DecisionResult
+    reason: str  # a sentence an operator can read
+    verdicts: tuple[Verdict, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    clears_when: str = ""  # what would change the decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of the timeline, oldest first."""
+
+    at: float
+    kind: EntryKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """When each phase of a recovery ended; None: not reached, or not part of it.
+
+    detect = opened - observed, decide = decided - opened, stop = stopped - decided,
+    provision = started - stopped, load = loaded - started, first step = first_step - loaded.
+    Times of ranks come from the nodes' clocks.
+    """
+
+    observed_at: float
+    opened_at: float
+    decided_at: float | None = None
+    stopped_at: float | None = None  # the last old rank was gone
+    started_at: float | None = None  # every new rank's process existed
+    loaded_at: float | None = None  # every new rank had its state
+    first_step_at: float | None = None  # every new rank had completed a step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One cause and all that came of it."""
+
+    id: str  # "inc-000001", in order of opening
+    state: IncidentState
+    fault_class: FaultClass
+    severity: Severity
+    node: str | None
+    device: str
+    headline: str  # one sentence: what, where, effect, what Aegis did, now
+    phases: Phases
+    job: str | None = None
+    simulated: bool = False
+    faults: tuple[Fault, ...] = ()  # the newest 20, each with its evidence
+    suppressed: int = 0  # further signals folded into this incident
+    decisions: tuple[Decision, ...] = ()  # newest last; a new one only when the answer changes
+    entries: tuple[Entry, ...] = ()  # the newest 200
+    outcome: str = ""
+    closed_at: float | None = None
+    nodes_before: tuple[str, ...] = ()
+    nodes_after: tuple[str, ...] = ()
+    generation_before: int = 0
+    generation_after: int = 0
+    last_step_before: int = 0
+    resumed_step: int | None = None
+    steps_lost: int | None = None
+    acknowledged_by: str = ""
+    rejected_checkpoints: tuple[str, ...] = field(default=())  # sentences

@@ -1,0 +1,202 @@
+"""A training job, its launchers, and the generation of ranks that runs it now."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job is between two generations."""
+
+    WAITING = "waiting"  # too few nodes; no ranks anywhere
+    STARTING = "starting"  # launchers are told to start their ranks
+    RUNNING = "running"  # every rank of the generation is alive
+    STOPPING = "stopping"  # launchers are told to stop their ranks
+    DONE = "done"  # every rank exited with 0
+    FAILED = "failed"  # given up, see reason
+
+
+class RankPhase(StrEnum):
+    """What a rank is doing."""
+
+    STARTING = "starting"  # the process exists
+    LOADING = "loading"  # reading its checkpoint
+    TRAINING = "training"
+    SAVING = "saving"
+    EXITED = "exited"
+
+
+class LauncherPhase(StrEnum):
+    """What a launcher is doing. A launcher without ranks is a spare."""
+
+    IDLE = "idle"  # no ranks
+    STARTING = "starting"  # ranks are being started
+    RUNNING = "running"  # all its ranks are alive
+    STOPPING = "stopping"
+    FAILED = "failed"  # a rank of the generation failed; none is left alive
+    DONE = "done"  # all its ranks exited with 0
+
+
+class StopKind(StrEnum):
+    """How to stop: `drain_saving` or `drain_now`."""
+
+    SAVING = "saving"  # SIGTERM, a checkpoint at the next step boundary within the grace, then kill
+    NOW = "now"  # kill at once: a save would keep corrupt tensors with perfect hashes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankState:
+    """One rank as its launcher sees it. Times are the node's clock, 0.0 for not yet."""
+
+    rank: int
+    local_rank: int
+    pid: int
+    phase: RankPhase
+    step: int = 0
+    loss: float | None = None
+    started_at: float = 0.0
+    loaded_at: float = 0.0  # state restored (or initialised), about to train
+    first_step_at: float = 0.0  # first optimizer step of this generation completed
+    last_step_at: float = 0.0
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFailure:
+    """The first failure a launcher saw in a generation."""
+
+    generation: int
+    rank: int
+    at: float  # the node's clock
+    exit_code: int | None = None
+    signal: int | None = None
+    oom_killed: bool = False
+    last_step: int = 0
+    text: str = ""  # one sentence: "rank 2 was killed by SIGKILL"
+    error: str = ""  # traceback from the error file, or the last lines of stderr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedCheckpoint:
+    """A checkpoint that failed verification and was passed over."""
+
+    step: int
+    path: str
+    reason: str  # names the shard: "shard 1 of rank 2: hash differs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What the user asked for, the same from every launcher of the job."""
+
+    name: str
+    nodes: int  # --nnodes
+    ranks_per_node: int  # --nproc-per-node
+    spares: int = 0
+    restarts_max: int = 3  # restarts without progress
+    owner: str = ""
+    command: str = ""
+    checkpoint_folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherState:
+    """A launcher's whole state."""
+
+    spec: JobSpec
+    launcher: str  # drawn at its start: a launcher that died and came back is another one
+    address: str  # where ranks of other nodes reach this node
+    store_port: int = 0  # an unused rendezvous store, open and waiting; 0: not ready yet
+    phase: LauncherPhase = LauncherPhase.IDLE
+    generation: int = 0  # the newest generation it has started (or refused)
+    epoch: int = 0
+    standbys: int = 0  # pre-imported processes ready to become ranks
+    ranks: tuple[RankState, ...] = ()
+    stopped_at: float = 0.0  # when the last rank of the generation was gone, node's clock
+    failure: RankFailure | None = None
+    resumed_step: int | None = None  # what its ranks restored in this generation; None: not yet
+    checkpoint_step: int = 0  # newest committed and verified checkpoint it knows of
+    checkpoint_at: float = 0.0
+    rejected: tuple[RejectedCheckpoint, ...] = ()  # in this generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One node's place in a generation, in rank order."""
+
+    node: str
+    launcher: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All a launcher needs to start its ranks of a generation."""
+
+    members: tuple[Member, ...]
+    ranks_per_node: int
+    master_address: str
+    master_port: int  # the first member's store, fresh for this generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a launcher should be running, whole. `world=None` means no ranks.
+
+    A launcher starts a generation once, only if it is greater than any it started before and it is
+    itself among the members; ranks of an older generation are stopped first. It ignores an
+    assignment with a smaller (epoch, sequence) than one it has obeyed.
+    """
+
+    job: str
+    epoch: int  # of the controller: the fencing token
+    sequence: int  # grows with every assignment of this job
+    generation: int
+    world: World | None = None
+    stop: StopKind = StopKind.NOW
+    stop_grace_seconds: float = 0.0
+    finished: bool = False  # the job is done, failed or stopped: the launcher may exit
+    exit_code: int = 0  # what the launcher should exit with when finished; 93: do not requeue
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One generation of a job, kept as its history."""
+
+    generation: int
+    nodes: tuple[str, ...]
+    started_at: float
+    resumed_step: int | None = None
+    ended_at: float | None = None
+    last_step: int = 0
+    reason: str = ""  # why it ended
+    incident: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What the controller believes about one job."""
+
+    spec: JobSpec
+    state: JobState = JobState.WAITING
+    since: float = 0.0
+    submitted_at: float = 0.0
+    reason: str = ""
+    generation: int = 0
+    sequence: int = 0  # of the last assignment
+    members: tuple[Member, ...] = ()
+    master_port: int = 0
+    awaiting: frozenset[str] = frozenset()  # nodes whose launcher does not yet agree
+    stop: StopKind = StopKind.NOW
+    stop_requested: bool = False  # an operator wants it stopped for good
+    incident: str | None = None  # the incident that the next generation answers
+    step: int = 0  # newest step seen on every rank
+    loss: float | None = None
+    progress_at: float = 0.0
+    checkpoint_step: int = 0
+    checkpoint_at: float = 0.0
+    best_step: int = 0  # highest verified checkpoint of any generation: what counts as progress
+    restarts_without_progress: int = 0
+    restarts: int = 0
+    attempts: tuple[Attempt, ...] = ()  # the newest 50

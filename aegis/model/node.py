@@ -1,0 +1,104 @@
+"""A node, its devices, and the states it moves through.
+
+    ready -> suspect -> ready
+    ready | suspect -> cordoned -> draining -> quarantined -> repairing -> probation -> ready
+    any -> unknown -> where it was, or quarantined
+    cordoned | draining | quarantined -> ready   (an operator returns or uncordons it)
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from aegis.model.fault import Condition
+from aegis.model.job import LauncherState
+
+
+class NodeState(StrEnum):
+    """Whether a node may hold ranks, and why not."""
+
+    READY = "ready"  # may hold ranks; a ready node whose launcher holds none is a spare
+    SUSPECT = "suspect"  # something is being watched; keeps its ranks, gets no new ones
+    CORDONED = "cordoned"  # gets no new ranks; the ones it has go on
+    DRAINING = "draining"  # its ranks are being stopped
+    QUARANTINED = "quarantined"  # holds no ranks until someone returns it
+    REPAIRING = "repairing"
+    PROBATION = "probation"  # back, used as a spare first
+    UNKNOWN = "unknown"  # neither agent nor launcher has spoken for silence_seconds
+
+
+class Health(StrEnum):
+    """What is known of a device. No data is `unknown`, never `healthy`."""
+
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    UNKNOWN = "unknown"
+
+
+class Sender(StrEnum):
+    """Who speaks for a node: its agent, or a launcher whose agent is away."""
+
+    AGENT = "agent"
+    LAUNCHER = "launcher"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU or network port as it was last read."""
+
+    name: str  # "gpu3", "fab0"
+    kind: str  # "gpu" | "nic"
+    health: Health
+    detail: str = ""  # one sentence: why unhealthy or unknown
+    identity: str = ""
+    read_at: float = 0.0  # the node's clock; a reading older than its limit is unknown
+    counters: tuple[tuple[str, int], ...] = ()  # ("ecc_uncorrectable", 1), ("carrier_changes", 4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReport:
+    """A node's whole state, not a change: a lost report costs nothing, a repeated one does nothing.
+
+    A launcher whose agent is away sends one with `sender=LAUNCHER`, itself as the only launcher,
+    and no devices or conditions; it then says nothing about the rest of the node.
+    """
+
+    node: str
+    sender: Sender
+    session: int  # stamped by the controller, grows with each connection
+    sequence: int  # grows within a session
+    boot_id: str = ""
+    version: str = ""
+    simulated: bool = False
+    labels: tuple[tuple[str, str], ...] = ()  # rack, switch, group
+    devices: tuple[Device, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    launchers: tuple[LauncherState, ...] = ()
+    events_dropped: int = 0  # by the spool, since the agent started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What the controller believes about one node."""
+
+    name: str
+    state: NodeState = NodeState.READY
+    state_before_unknown: NodeState = NodeState.READY
+    since: float = 0.0
+    reason: str = ""
+    held_by: str = ""  # who took it out: "aegis" or an operator's name; others' holds are respected
+    incident: str | None = None  # the open incident that names this node
+    seen_at: float = 0.0  # last word from agent or launcher, controller's clock
+    agent_seen_at: float = 0.0
+    agent_session: int = 0
+    agent_sequence: int = 0
+    launcher_session: int = 0  # of the launchers' own connection, used when the agent is away
+    launcher_sequence: int = 0
+    boot_id: str = ""
+    version: str = ""
+    simulated: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+    devices: tuple[Device, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    launchers: tuple[LauncherState, ...] = ()
+    events_dropped: int = 0
+    taken_at: tuple[float, ...] = ()  # when Aegis took it out, for budgets and cooldown

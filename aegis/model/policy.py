@@ -1,0 +1,36 @@
+"""What Aegis may do here, and how much of it: the modes and the limits."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """How far a rule may go, from least to most."""
+
+    OBSERVE = "observe"  # record what it would have done
+    NOTIFY = "notify"  # and tell people
+    APPROVE = "approve"  # and act once someone approves
+    ENFORCE = "enforce"  # act
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The bounds that no rule may exceed. A fresh install observes."""
+
+    mode: Mode = Mode.OBSERVE  # for what takes a node away
+    job_mode: Mode = Mode.ENFORCE  # for restarts in place, which the job's owner asked for
+    nodes_out_max: int = 1  # nodes taken by Aegis ...
+    nodes_out_fraction: float = 0.02  # ... or this part of the fleet, whichever is more ...
+    nodes_out_window_seconds: float = 600.0  # ... in this time
+    spare_floor: int = 0  # spares that must be left after an act
+    cooldown_seconds: float = 600.0  # before Aegis takes the same node again
+    probation_seconds: float = 3600.0  # 0: a returned node is ready at once
+    hold_down_seconds: float = 7.0  # a link must be down this long
+    silence_seconds: float = 30.0  # a node or launcher without a word, its job without progress
+    silent_fraction_max: float = 0.5  # more silent at once than this: suspect our own network
+    gather_seconds: float = 5.0  # wait this long for spares to register before the first start
+    start_seconds: float = 300.0  # for a generation to have all its ranks alive
+    stop_seconds: float = 30.0  # for a launcher to report its ranks gone, else its node is suspect
+    stop_grace_seconds: float = 30.0  # for drain_saving
+    settle_seconds: float = 60.0  # a script that reports no steps counts as recovered after this
+    event_ttl_seconds: float = 600.0  # an older fault is recorded, never acted on
