@@ -1,0 +1,78 @@
+# Everything a person or CI runs. `make demo` and `make test` set up what they need.
+#
+# TORCH_PIP_ARGS   extra arguments for `pip install torch==2.13.0`. Empty by default, which takes what
+#                  your pip is configured for: on PyPI that is a CUDA build of several gigabytes. For
+#                  the small CPU build pass PyTorch's own CPU index, for ROCm its ROCm index:
+#                      make demo TORCH_PIP_ARGS="--index-url <index>"
+# PYTHON           the interpreter for the virtual environment, 3.11 or newer
+# SEEDS            how many invented fleets `make sim` runs
+
+PYTHON ?= python3
+TORCH_PIP_ARGS ?=
+SEEDS ?= 3000
+VENV := .venv
+BIN := $(VENV)/bin
+STATIC := aegis/controller/static/index.html
+WEB := $(shell find dashboards/web -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
+
+.PHONY: help setup demo test check fast-test sim rewrite rules integration test-integration test-systemd test-images bench lock system-packages clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
+
+setup: $(VENV)/.ready $(STATIC)  ## virtual environment, torch and the built dashboard
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Aegis needs Python 3.11 or newer; point PYTHON at one: make PYTHON=python3.12 …" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Could not make a virtual environment: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet $(TORCH_PIP_ARGS) torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STATIC): $(WEB) | $(VENV)/.ready
+	dashboards/build.sh $(BIN)/python
+	@touch $@
+
+demo: setup  ## a training job survives three faults (under 3 minutes)
+	$(BIN)/aegis demo
+
+test: setup system-packages  ## every test of the fast tier (under 10 minutes on 2 cores)
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: setup  ## formatting, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p aegis -p aegis_agent
+	$(BIN)/lint-imports
+
+fast-test: setup  ## unit tests and scenarios only
+	$(BIN)/python -m pytest -q tests/unit tests/scenarios
+
+sim: setup  ## SEEDS invented fleets; a failing seed prints how to replay it
+	$(BIN)/python -m aegis.sim run --seeds $(SEEDS)
+
+rewrite: setup  ## write what the core does now into the scenario files; review the diff
+	$(BIN)/python -m pytest -q tests/scenarios --rewrite
+	git diff --stat tests/scenarios
+
+rules: setup  ## shipped rules and their tests, alerts and theirs
+	$(BIN)/python -m pytest -q tests/unit/rules tests/integration/monitoring
+
+test-systemd: setup system-packages  ## boots real systemd nodes (root)
+	$(BIN)/python -m pytest tests/systemd
+
+test-images: setup system-packages  ## builds and starts the container images (root)
+	$(BIN)/python -m pytest tests/images
+
+lock: $(VENV)/.ready  ## resolve requirements.lock anew
+	$(BIN)/uv pip compile pyproject.toml --extra controller --extra agent --extra dev \
+	  --generate-hashes --universal --no-header --no-annotate --upgrade -q -o requirements.lock
+
+# Only what the tests of real components need, only as root, and only what is missing.
+system-packages:
+	@tests/system-packages.sh
+
+clean:  ## what make built; not the virtual environment
+	rm -rf build dist aegis/controller/static dashboards/web/node_modules
