@@ -85,11 +85,10 @@ class Fleet:
         """Mint the node's token, lay out its simulated GPUs, start its agent and its launcher."""
         home = self.folder / node
         home.mkdir(parents=True, exist_ok=True)
-        token = home / "node.token"
-        self._mint(node, token)
+        self._mint(node, home / "node.token")
         simulate("init", str(home / "gpus"), str(GPUS_PER_NODE))
-        self._start_agent(node, home, token)
-        self._start_launcher(node, home, token)
+        self.start_agent(node)
+        self._start_launcher(node)
 
     def _mint(self, node: str, token: Path) -> None:
         answer = httpx.post(
@@ -101,7 +100,9 @@ class Fleet:
         token.touch(mode=0o600)
         token.write_text(answer.json()["token"])
 
-    def _start_agent(self, node: str, home: Path, token: Path) -> None:
+    def start_agent(self, node: str) -> None:
+        """Start the node's agent over what it left on disk, if anything."""
+        home = self.folder / node
         simulated = {
             "ROCM_PATH": str(self.folder / "rocm"),
             "ROCM_HOME": str(self.folder / "rocm"),
@@ -110,19 +111,21 @@ class Fleet:
         command = [
             *self.network.prefix(node), sys.executable, "-m", "aegis.cli.main", "agent",
             "--node", node, "--controller", self.network.controller_url(self.port),
-            "--token-file", str(token), "--state-dir", str(home / "agent"),
+            "--token-file", str(home / "node.token"), "--state-dir", str(home / "agent"),
             "--socket", str(home / "agent.sock"), "--poll-seconds", "0.5",
             *self.network.agent_arguments(node),
         ]  # fmt: skip
         self._spawn(f"agent-{node}", command, environment=simulated)
 
-    def _start_launcher(self, node: str, home: Path, token: Path) -> None:
+    def _start_launcher(self, node: str) -> None:
+        home = self.folder / node
         command = [
             *self.network.prefix(node), sys.executable, "-m", "aegis.cli.main", "run",
             "--job", JOB, "--nnodes", "2", "--spares", "1",
             "--nproc-per-node", str(RANKS_PER_NODE), "--address", self.network.address(node),
             "--node", node, "--agent-socket", str(home / "agent.sock"),
-            "--controller", self.network.controller_url(self.port), "--token-file", str(token),
+            "--controller", self.network.controller_url(self.port),
+            "--token-file", str(home / "node.token"),
             "--checkpoint-folder", str(self.folder / "checkpoints"),
             "--log-dir", str(home / "ranks"), str(training_script()), *self._training_arguments(),
         ]  # fmt: skip
