@@ -145,7 +145,8 @@ class Assignment:
 
     A launcher starts a generation once, only if it is greater than any it started before and it is
     itself among the members; ranks of an older generation are stopped first. It ignores an
-    assignment with a smaller (epoch, sequence) than one it has obeyed.
+    assignment with a smaller (epoch, sequence) than one it has obeyed. One without a world makes it
+    refuse the generation: it never starts it, and reports it as its own `generation`.
     """
 
     job: str
@@ -199,4 +200,6 @@ class Job:
     best_step: int = 0  # highest verified checkpoint of any generation: what counts as progress
     restarts_without_progress: int = 0
     restarts: int = 0
+    exit_code: int = 0  # what launchers exit with once it is done or failed
+    ended_launchers: frozenset[str] = frozenset()  # they belong to a run of this name that is over
     attempts: tuple[Attempt, ...] = ()  # the newest 50

@@ -77,6 +77,19 @@ class NodeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Contact:
+    """When and through whom a node's launcher of one job was last heard."""
+
+    job: str
+    launcher: str
+    seen_at: float
+    by: Sender | None  # None: its agent speaks, and no longer of this launcher
+    session: int = 0  # of the launcher's own connection, used when the agent is away
+    sequence: int = 0
+    superseded: tuple[str, ...] = ()  # the newest 8 launchers that this one followed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """What the controller believes about one node."""
 
@@ -100,5 +113,6 @@ class Node:
     devices: tuple[Device, ...] = ()
     conditions: tuple[Condition, ...] = ()
     launchers: tuple[LauncherState, ...] = ()
+    contacts: tuple[Contact, ...] = ()  # one for each of the launchers
     events_dropped: int = 0
     taken_at: tuple[float, ...] = ()  # when Aegis took it out, for budgets and cooldown

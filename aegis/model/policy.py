@@ -33,4 +33,5 @@ class Policy:
     stop_seconds: float = 30.0  # for a launcher to report its ranks gone, else its node is suspect
     stop_grace_seconds: float = 30.0  # for drain_saving
     settle_seconds: float = 60.0  # a script that reports no steps counts as recovered after this
+    fresh_seconds: float = 5.0  # an agent's word older than this is no reason to act
     event_ttl_seconds: float = 600.0  # an older fault is recorded, never acted on
