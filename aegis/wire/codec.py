@@ -1,6 +1,7 @@
 """JSON for the frozen dataclasses of `aegis.model`, by pydantic's TypeAdapter."""
 
 import json
+import math
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -42,7 +43,7 @@ def encode(message: object) -> str:
 def decode(line: str | bytes) -> Any:
     """The message that a line stands for. Raises WireError on anything unknown or misshapen."""
     try:
-        fields = json.loads(line)
+        fields = json.loads(line, parse_float=_finite, parse_constant=_finite)
     except ValueError as error:
         raise WireError(f"not JSON: {error}") from error
     if not isinstance(fields, dict):
@@ -61,6 +62,13 @@ def decode_as(kind: type[T], line: str | bytes) -> T:
     if not isinstance(message, kind):
         raise WireError(f"expected {kind.__name__}, got {type(message).__name__}")
     return message
+
+
+def _finite(text: str) -> float:
+    """A number that comes back from JSON as it went in: NaN and infinity do not."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def _validate(kind: type[T], fields: dict[str, Any]) -> T:
