@@ -70,6 +70,7 @@ class NodeReport:
     version: str = ""
     simulated: bool = False
     labels: tuple[tuple[str, str], ...] = ()  # rack, switch, group
+    sources: tuple[tuple[str, str], ...] = ()  # what reads the devices, or why nothing does
     devices: tuple[Device, ...] = ()
     conditions: tuple[Condition, ...] = ()
     launchers: tuple[LauncherState, ...] = ()

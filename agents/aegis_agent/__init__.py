@@ -1,0 +1,1 @@
+"""The node's side of Aegis: senses faults, tells the controller, hands its answers to launchers."""

@@ -1,0 +1,158 @@
+"""The agent's settings: from agent.yaml, from the command line, which wins, or a default."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CONTROLLER = "http://127.0.0.1:8500"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the sentence says which and how to mend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the agent was told."""
+
+    node: str
+    controller: str
+    token_file: Path | None
+    state_dir: Path
+    socket: Path
+    sys_root: Path
+    fabric: tuple[str, ...]
+    poll_seconds: float
+    labels: tuple[tuple[str, str], ...]
+
+
+def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings:
+    """Put the settings together. Flags that were not given are None."""
+    chosen = _read_file(path) if path is not None else {}
+    chosen |= {name: value for name, value in flags.items() if value is not None}
+    state_dir = chosen.get("state_dir") or _default_state_dir()
+    return Settings(
+        node=chosen.get("node") or hostname,
+        controller=chosen.get("controller") or os.environ.get("AEGIS_CONTROLLER") or CONTROLLER,
+        token_file=chosen.get("token_file") or _environment_path("AEGIS_TOKEN_FILE"),
+        state_dir=state_dir,
+        socket=chosen.get("socket") or _default_socket(state_dir),
+        sys_root=chosen.get("sys_root") or Path("/sys"),
+        fabric=tuple(chosen.get("fabric") or ()),
+        poll_seconds=chosen.get("poll_seconds") or 1.0,
+        labels=tuple(sorted((chosen.get("labels") or {}).items())),
+    )
+
+
+def parse_fabric(text: str) -> list[str]:
+    """The interfaces in "fab0,fab1"."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_seconds(value: object) -> float:
+    """A poll interval. Raises ValueError."""
+    seconds = float(value) if isinstance(value, int | float | str) else 0.0
+    if not 0.05 <= seconds <= 3600:
+        raise ValueError("between 0.05 and 3600 seconds")
+    return seconds
+
+
+def parse_controller(value: object) -> str:
+    """The controller's address. Raises ValueError."""
+    if not isinstance(value, str) or not value.startswith(("http://", "https://")):
+        raise ValueError('an address such as "http://controller:8500"')
+    return value
+
+
+def parse_label(text: str) -> tuple[str, str]:
+    """One "rack=r1". Raises ValueError."""
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ValueError('of the form "rack=r1"')
+    return name, value
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text()) or {}
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        told = " ".join(str(error).split())
+        raise SettingsError(f"{path} is not YAML: {told}") from error
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path} must hold keys and values such as `node: n1`")
+    settings = {}
+    for key, value in content.items():
+        if key not in _KEYS:
+            known = ", ".join(_KEYS)
+            raise SettingsError(f"{path}: unknown key {key!r}; the keys are {known}")
+        try:
+            settings[key] = _KEYS[key](value)
+        except (TypeError, ValueError) as error:
+            raise SettingsError(f"{path}: {key} must be {error}, not {value!r}") from error
+    return settings
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("a word")
+    return value
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError("a path")
+    return Path(value)
+
+
+def _interfaces(value: object) -> list[str]:
+    if isinstance(value, str):
+        return parse_fabric(value)
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("a list of network interfaces such as [fab0, fab1]")
+    return value
+
+
+def _labels(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError("keys and values such as {rack: r1}")
+    return {str(name): str(label) for name, label in value.items()}
+
+
+_KEYS: Mapping[str, Callable[[Any], Any]] = {
+    "node": _text,
+    "controller": parse_controller,
+    "token_file": _path,
+    "state_dir": _path,
+    "socket": _path,
+    "sys_root": _path,
+    "fabric": _interfaces,
+    "poll_seconds": parse_seconds,
+    "labels": _labels,
+}
+
+
+def _environment_path(name: str) -> Path | None:
+    value = os.environ.get(name)
+    return Path(value) if value else None
+
+
+def _default_state_dir() -> Path:
+    """What systemd gives, the system's place for root, or the user's."""
+    if given := os.environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":", 1)[0])
+    if os.geteuid() == 0:
+        return Path("/var/lib/aegis-agent")
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "aegis-agent"
+
+
+def _default_socket(state_dir: Path) -> Path:
+    if given := os.environ.get("RUNTIME_DIRECTORY"):
+        return Path(given.split(":", 1)[0]) / "agent.sock"
+    return Path("/run/aegis/agent.sock") if os.geteuid() == 0 else state_dir / "agent.sock"
