@@ -6,8 +6,9 @@ goes through a `put_…`, which notes it in `touched` for those who must tell ot
 
 from dataclasses import dataclass, field
 
+from aegis.model.action import Notify
 from aegis.model.incident import Incident, IncidentState
-from aegis.model.job import Job, JobState, LauncherState, RankPhase
+from aegis.model.job import Job, JobState, LauncherPhase, LauncherState, RankPhase
 from aegis.model.node import Contact, Node, NodeState
 from aegis.model.policy import Policy
 
@@ -35,6 +36,7 @@ class Cluster:
     next_incident: int = 1
     silent_since: float | None = None  # much of the fleet fell silent at once: decide nothing
     touched: set[tuple[str, str]] = field(default_factory=set)  # ("node" | "job" | "incident", id)
+    notices: list[Notify] = field(default_factory=list)  # of this step; `step` hands them out
 
     def put_node(self, node: Node) -> None:
         """Replace or add a node."""
@@ -103,7 +105,7 @@ class Cluster:
             and launcher is not None
             and contact.by is not None
             and launcher.launcher not in job.ended_launchers
-            and not any_alive(launcher)
+            and at_rest(launcher)
             and self.contact_seconds(contact) < self.policy.silence_seconds / 2
         )
 
@@ -128,3 +130,9 @@ def contact_of(node: Node, job: str) -> Contact | None:
 def any_alive(launcher: LauncherState) -> bool:
     """Whether the launcher holds a rank that has not exited."""
     return any(rank.phase is not RankPhase.EXITED for rank in launcher.ranks)
+
+
+def at_rest(launcher: LauncherState) -> bool:
+    """Whether the launcher has no rank and is about to have none."""
+    resting = (LauncherPhase.IDLE, LauncherPhase.FAILED, LauncherPhase.DONE)
+    return launcher.phase in resting and not any_alive(launcher)

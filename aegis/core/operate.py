@@ -1,9 +1,159 @@
-"""What operators ask for: cordon, uncordon, drain, return, stop."""
+"""What operators ask for: cordon, uncordon, drain and return a node, stop a job.
 
-from aegis.core.cluster import Cluster
-from aegis.model.event import Event
+`refusal` is asked before the event is written to the log, so that an event that stands there was
+allowed; `apply` then carries it out.
+"""
+
+from dataclasses import replace
+from typing import TypeAlias, assert_never
+
+from aegis.core import recover
+from aegis.core.cluster import ENDED, Cluster
+from aegis.core.fence import is_silent
+from aegis.core.incidents import close, note
+from aegis.core.nodes import enter, holds_ranks, take_out
+from aegis.core.rails import OUT
+from aegis.core.words import duration, listed
+from aegis.model.event import (
+    Event,
+    JobStopped,
+    NodeCordoned,
+    NodeDrained,
+    NodeReturned,
+    NodeUncordoned,
+)
+from aegis.model.incident import EntryKind, IncidentState
+from aegis.model.job import StopKind
+from aegis.model.node import Health, Node, NodeState
+
+NodeVerb: TypeAlias = NodeCordoned | NodeUncordoned | NodeDrained | NodeReturned
+Verb: TypeAlias = NodeVerb | JobStopped
+
+SERVING = (NodeState.READY, NodeState.SUSPECT, NodeState.PROBATION)
 
 
 def refusal(cluster: Cluster, event: Event) -> str | None:
-    """Why an operator's event is refused; None when it may be logged."""
+    """Why an operator's event is refused, and what to do instead; None when it may be logged."""
+    match event:
+        case NodeCordoned() | NodeUncordoned() | NodeDrained() | NodeReturned():
+            node = cluster.nodes.get(event.node)
+            if node is None:
+                return f"no node is called {event.node}: see `aegis nodes`"
+            return _refused(cluster, node, event)
+        case JobStopped():
+            job = cluster.jobs.get(event.job)
+            if job is None:
+                return f"no job is called {event.job}: see `aegis jobs`"
+            if job.state in ENDED:
+                return f"job {event.job} is {job.state} already: {job.reason}"
+            return None
+        case _:
+            return None
+
+
+def _refused(cluster: Cluster, node: Node, event: NodeVerb) -> str | None:
+    if isinstance(event, NodeReturned):
+        return _not_returned(cluster, node)
+    state = _state(node)
+    if isinstance(event, NodeUncordoned):
+        if state is NodeState.CORDONED:
+            return None
+        way = f": `aegis nodes return {node.name}` brings it back" if state in OUT else ""
+        return f"{node.name} is not cordoned but {state}{way}"
+    may_drain = isinstance(event, NodeDrained) and state is NodeState.CORDONED
+    if state in SERVING or may_drain:
+        return None
+    return f"{node.name} is {state} already{_by(node)}"
+
+
+def _not_returned(cluster: Cluster, node: Node) -> str | None:
+    return _not_in_question(cluster, node) or _not_healthy(node)
+
+
+def _not_in_question(cluster: Cluster, node: Node) -> str | None:
+    if node.state is NodeState.UNKNOWN or is_silent(cluster, node):
+        silence = duration(cluster.silent_seconds(node))
+        return f"{node.name} has not spoken for {silence}: start its agent, then return it"
+    if node.state not in OUT:
+        return f"{node.name} is in service already: it is {node.state}"
+    if node.state is NodeState.DRAINING and holds_ranks(cluster, node):
+        return f"{node.name} still holds ranks: wait until it is quarantined"
     return None
+
+
+def _not_healthy(node: Node) -> str | None:
+    live = [f"{one.fault_class} on {one.device}" for one in node.conditions]
+    if live:
+        return f"{node.name} still reports {listed(live)}: repair it first"
+    sick = [one for one in node.devices if one.health is Health.UNHEALTHY]
+    if sick:
+        detail = f" ({sick[0].detail})" if sick[0].detail else ""
+        names = listed([one.name for one in sick])
+        return f"{names} on {node.name} reads as unhealthy{detail}: repair it first"
+    return None
+
+
+def _state(node: Node) -> NodeState:
+    return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
+
+
+def _by(node: Node) -> str:
+    holder = f", held by {node.held_by}" if node.held_by else ""
+    return f"{holder}: {node.reason}" if node.reason else holder
+
+
+def apply(cluster: Cluster, event: Verb) -> None:
+    """Carry out what an operator asked for. One that is no longer possible changes nothing."""
+    if refusal(cluster, event) is not None:
+        return
+    match event:
+        case JobStopped():
+            _stop(cluster, event)
+        case NodeCordoned():
+            _witness(cluster, event, "cordoned")
+            node = cluster.nodes[event.node]
+            enter(cluster, node, NodeState.CORDONED, event.reason, event.actor)
+        case NodeUncordoned():
+            _witness(cluster, event, "uncordoned")
+            enter(cluster, cluster.nodes[event.node], NodeState.READY, "")
+        case NodeDrained():
+            _drain(cluster, event)
+        case NodeReturned():
+            _return(cluster, event)
+        case _:
+            assert_never(event)
+
+
+def _witness(cluster: Cluster, event: NodeVerb, done: str) -> None:
+    """What people do with a node belongs into the story of its open incidents."""
+    for incident in cluster.unresolved_on(event.node):
+        text = f"{event.actor} {done} {event.node}: {event.reason}"
+        note(cluster, incident, EntryKind.HUMAN, text)
+
+
+def _drain(cluster: Cluster, event: NodeDrained) -> None:
+    _witness(cluster, event, "drained")
+    job = cluster.job_on(event.node)
+    if job is not None:
+        reason = f"{event.actor} drained {event.node}: {event.reason}"
+        recover.stop(cluster, job, StopKind.SAVING, reason, None)
+    take_out(cluster, event.node, event.actor, event.reason)
+
+
+def _return(cluster: Cluster, event: NodeReturned) -> None:
+    _witness(cluster, event, "returned")
+    for incident in cluster.unresolved_on(event.node):
+        if incident.faults[0].job is None and incident.state is not IncidentState.RECOVERING:
+            close(cluster, incident, f"{event.actor} returned {event.node}: {event.reason}")
+    if cluster.policy.probation_seconds > 0:
+        reason = f"returned by {event.actor}: {event.reason}"
+        enter(cluster, cluster.nodes[event.node], NodeState.PROBATION, reason)
+    else:
+        enter(cluster, cluster.nodes[event.node], NodeState.READY, "")
+
+
+def _stop(cluster: Cluster, event: JobStopped) -> None:
+    job = cluster.jobs[event.job]
+    cluster.put_job(replace(job, stop_requested=True))
+    reason = f"stopped by {event.actor}: {event.reason}"
+    recover.stop(cluster, cluster.jobs[event.job], StopKind.SAVING, reason, None)

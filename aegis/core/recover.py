@@ -1,9 +1,293 @@
-"""Moving a job from one generation of ranks to the next."""
+"""Moving a job from one generation of ranks to the next.
 
-from aegis.core.cluster import Cluster
-from aegis.model.job import Assignment
+    WAITING -> STARTING -> RUNNING -> STOPPING -> WAITING -> …
+                              |           |-> DONE    (an operator stopped it)
+                              |-> DONE    |-> FAILED  (restarts without progress)
+
+A generation begins only after every node of the one before has reported that none of its ranks is
+left, or is fenced (see `fence`). Everything here compares levels: what launchers report with what
+their job wants of them. Lost, late and repeated reports therefore do no harm.
+"""
+
+from dataclasses import replace
+
+from aegis.core import recovery
+from aegis.core.adopt import adopt
+from aegis.core.cluster import ENDED, Cluster, launcher_of
+from aegis.core.fence import is_gone
+from aegis.core.places import NoPlace, choose
+from aegis.model.job import (
+    Assignment,
+    Attempt,
+    Job,
+    JobSpec,
+    JobState,
+    LauncherPhase,
+    LauncherState,
+    Member,
+    StopKind,
+    World,
+)
+
+ATTEMPTS_KEPT = 50
+DO_NOT_REQUEUE = 93
 
 
 def assignments(cluster: Cluster, node: str) -> tuple[Assignment, ...]:
     """The whole answer to a node: one for each job that has a launcher there."""
-    return ()
+    known = cluster.nodes.get(node)
+    if known is None:
+        return ()
+    return tuple(
+        _assignment(cluster, cluster.jobs[launcher.spec.name], node, launcher)
+        for launcher in known.launchers
+    )
+
+
+def _assignment(cluster: Cluster, job: Job, node: str, launcher: LauncherState) -> Assignment:
+    order = Assignment(
+        job=job.spec.name,
+        epoch=cluster.epoch,
+        sequence=job.sequence,
+        generation=job.generation,
+        reason=job.reason,
+    )
+    if job.state in ENDED:
+        return replace(order, finished=True, exit_code=job.exit_code)
+    if launcher.launcher in job.ended_launchers:
+        reason = f"a newer run of job {job.spec.name} has taken the place of this one"
+        return replace(order, finished=True, exit_code=1, reason=reason)
+    member = Member(node=node, launcher=launcher.launcher, address=launcher.address)
+    if job.state in (JobState.STARTING, JobState.RUNNING) and member in job.members:
+        return replace(order, world=_world(job))
+    grace = cluster.policy.stop_grace_seconds if job.stop is StopKind.SAVING else 0.0
+    return replace(order, stop=job.stop, stop_grace_seconds=grace)
+
+
+def _world(job: Job) -> World:
+    return World(
+        members=job.members,
+        ranks_per_node=job.spec.ranks_per_node,
+        master_address=job.members[0].address,
+        master_port=job.master_port,
+    )
+
+
+def submit(cluster: Cluster, spec: JobSpec) -> Job:
+    """A job that nobody knew."""
+    job = Job(spec=spec, since=cluster.now, submitted_at=cluster.now, reason="just registered")
+    cluster.put_job(job)
+    return job
+
+
+def resubmit(cluster: Cluster, job: Job, spec: JobSpec) -> Job:
+    """The same name once more, after it had ended; its generations go on counting."""
+    again = Job(
+        spec=spec,
+        since=cluster.now,
+        submitted_at=cluster.now,
+        reason="registered again",
+        generation=job.generation,
+        sequence=job.sequence + 1,
+        ended_launchers=job.ended_launchers,
+    )
+    cluster.put_job(again)
+    return again
+
+
+def advance(cluster: Cluster, name: str) -> None:
+    """Let the job take whatever steps the levels allow."""
+    for _ in JobState:  # a job passes through each state once at most before it needs news
+        before = cluster.jobs[name]
+        _advance_once(cluster, before)
+        if cluster.jobs[name].state is before.state:
+            return
+
+
+def _advance_once(cluster: Cluster, job: Job) -> None:
+    match job.state:
+        case JobState.WAITING:
+            start(cluster, job)
+        case JobState.STARTING:
+            _await_start(cluster, job)
+        case JobState.RUNNING:
+            _await_end(cluster, job)
+        case JobState.STOPPING:
+            _await_stop(cluster, job)
+        case JobState.DONE | JobState.FAILED:
+            pass
+
+
+def start(cluster: Cluster, job: Job) -> None:
+    """Begin the next generation, or say what the job waits for."""
+    if job.giving_up:
+        _end(cluster, job, JobState.FAILED, job.reason, DO_NOT_REQUEUE)
+        return
+    if job.stop_requested:
+        _end(cluster, job, JobState.DONE, job.reason, 0)
+        return
+    if adopt(cluster, job):
+        return
+    chosen = choose(cluster, job)
+    if isinstance(chosen, NoPlace):
+        if chosen.reason != job.reason:
+            job = replace(job, reason=chosen.reason)
+            cluster.put_job(job)
+            recovery.waits(cluster, job)
+        return
+    members, port = chosen
+    names = tuple(member.node for member in members)
+    generation = job.generation + 1
+    attempt = Attempt(
+        generation=generation, nodes=names, started_at=cluster.now, incident=job.incident
+    )
+    cluster.put_job(
+        replace(
+            job,
+            state=JobState.STARTING,
+            since=cluster.now,
+            reason="ranks are being started",
+            generation=generation,
+            sequence=job.sequence + 1,
+            members=members,
+            master_port=port,
+            awaiting=frozenset(names),
+            progress_at=cluster.now,
+            attempts=(*job.attempts, attempt)[-ATTEMPTS_KEPT:],
+        )
+    )
+    recovery.started(cluster, cluster.jobs[job.spec.name])
+
+
+def stop(cluster: Cluster, job: Job, kind: StopKind, reason: str, incident: str | None) -> None:
+    """End the job's generation; the next one answers the incident."""
+    if job.state in ENDED:
+        return
+    job = replace(job, incident=incident or job.incident, reason=reason)
+    if job.state is JobState.STOPPING:
+        _hasten(cluster, job, kind)
+        return
+    if job.state is JobState.WAITING:
+        cluster.put_job(job)
+        return
+    cluster.put_job(
+        replace(
+            job,
+            state=JobState.STOPPING,
+            since=cluster.now,
+            sequence=job.sequence + 1,
+            stop=kind if job.state is JobState.RUNNING else StopKind.NOW,
+            awaiting=frozenset(member.node for member in job.members),
+        )
+    )
+
+
+def _hasten(cluster: Cluster, job: Job, kind: StopKind) -> None:
+    """A stop that saves becomes one that does not; never the other way."""
+    if job.stop is StopKind.SAVING and kind is StopKind.NOW:
+        job = replace(job, stop=kind, since=cluster.now, sequence=job.sequence + 1)
+    cluster.put_job(job)
+
+
+def insist(cluster: Cluster, job: Job) -> None:
+    """A stop that saves has had its grace: now without."""
+    waited = cluster.now - max(job.since, cluster.started_at)
+    grace = cluster.policy.stop_grace_seconds + cluster.policy.fresh_seconds
+    if job.state is JobState.STOPPING and waited >= grace:
+        _hasten(cluster, job, StopKind.NOW)
+
+
+def give_up(cluster: Cluster, job: Job, reason: str, incident: str | None) -> None:
+    """Stop what is left of the job and fail it."""
+    cluster.put_job(replace(job, giving_up=True))
+    stop(cluster, cluster.jobs[job.spec.name], StopKind.NOW, reason, incident)
+
+
+def count_restart(cluster: Cluster, job: Job) -> Job:
+    """Spend one restart of the budget."""
+    job = replace(
+        job,
+        restarts=job.restarts + 1,
+        restarts_without_progress=job.restarts_without_progress + 1,
+    )
+    cluster.put_job(job)
+    return job
+
+
+def _await_start(cluster: Cluster, job: Job) -> None:
+    """One node fewer to wait for with each launcher whose ranks are all alive, or done already."""
+    there = {member.node for member in job.members if _has_started(cluster, job, member)}
+    if there & job.awaiting:
+        job = replace(job, awaiting=job.awaiting - there)
+        cluster.put_job(job)
+    if not job.awaiting:
+        running = replace(job, state=JobState.RUNNING, since=cluster.now, reason="")
+        cluster.put_job(running)
+
+
+def _has_started(cluster: Cluster, job: Job, member: Member) -> bool:
+    launcher = recovery.report_of(cluster, job, member)
+    return launcher is not None and launcher.phase in (LauncherPhase.RUNNING, LauncherPhase.DONE)
+
+
+def _await_end(cluster: Cluster, job: Job) -> None:
+    """Done once every launcher says that all its ranks exited with 0."""
+    launchers = recovery.reports(cluster, job)
+    done = [one for one in launchers if one.phase is LauncherPhase.DONE]
+    if len(done) == len(job.members):
+        _end(cluster, job, JobState.DONE, "every rank exited with 0", 0)
+
+
+def _await_stop(cluster: Cluster, job: Job) -> None:
+    """One node fewer to wait for with each that holds no rank any more; then the job moves on."""
+    gone = {
+        member.node
+        for member in job.members
+        if member.node in job.awaiting and is_gone(cluster, job, member)
+    }
+    if gone:
+        job = replace(job, awaiting=job.awaiting - gone)
+        cluster.put_job(job)
+    if job.awaiting:
+        return
+    recovery.stopped(cluster, job)
+    if job.giving_up:
+        _end(cluster, job, JobState.FAILED, job.reason, DO_NOT_REQUEUE)
+    elif job.stop_requested:
+        _end(cluster, job, JobState.DONE, job.reason, 0)
+    else:
+        job = _attempt_ended(cluster, job, job.reason)
+        cluster.put_job(replace(job, state=JobState.WAITING, since=cluster.now))
+
+
+def _attempt_ended(cluster: Cluster, job: Job, reason: str) -> Job:
+    """Write the end of the newest generation into the job's history."""
+    if not job.attempts or job.attempts[-1].ended_at is not None:
+        return job
+    ended = replace(job.attempts[-1], ended_at=cluster.now, last_step=job.step, reason=reason)
+    return replace(job, attempts=(*job.attempts[:-1], ended))
+
+
+def _end(cluster: Cluster, job: Job, state: JobState, reason: str, exit_code: int) -> None:
+    """The job is over; whoever launched it may go home."""
+    name = job.spec.name
+    launchers = {
+        launcher.launcher
+        for node in cluster.nodes.values()
+        if (launcher := launcher_of(node, name))
+    }
+    job = _attempt_ended(cluster, job, reason)
+    cluster.put_job(
+        replace(
+            job,
+            state=state,
+            since=cluster.now,
+            reason=reason,
+            exit_code=exit_code,
+            sequence=job.sequence + 1,
+            awaiting=frozenset(),
+            giving_up=False,
+            ended_launchers=job.ended_launchers | launchers,
+        )
+    )
+    recovery.ended(cluster, cluster.jobs[name])

@@ -4,16 +4,138 @@ Nothing here reads a clock, a file or a socket, so the same events always give t
 The controller drives it with real events, `aegis.sim` with invented ones.
 """
 
+from typing import assert_never
+
+from aegis.core import correlate, jobs, operate, recover, watch
+from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
-from aegis.model.action import Action
-from aegis.model.event import Event, NodeReported
-from aegis.model.node import Node
+from aegis.core.invariants import check_touched
+from aegis.core.nodes import ease, settle
+from aegis.core.rails import OUT
+from aegis.core.report import hear
+from aegis.model import event as ev
+from aegis.model.action import Action, Assign
+from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
+from aegis.model.node import Node, NodeReport, Sender
 from aegis.rules import RuleSet
 
 
-def step(cluster: Cluster, rules: RuleSet, event: Event) -> list[Action]:
+def step(cluster: Cluster, rules: RuleSet, event: ev.Event) -> list[Action]:
     """Apply one event to the cluster and return what to do about it."""
     cluster.now = max(cluster.now, event.at)
-    if isinstance(event, NodeReported):
-        cluster.put_node(Node(name=event.report.node, launchers=event.report.launchers))
-    return []
+    epoch = cluster.epoch
+    sequences = {name: job.sequence for name, job in cluster.jobs.items()}
+    _apply(cluster, rules, event)
+    check_touched(cluster)
+    changed = [
+        name
+        for name, job in cluster.jobs.items()
+        if cluster.epoch != epoch or job.sequence != sequences.get(name, 0)
+    ]
+    notices, cluster.notices = cluster.notices, []
+    return [*_assigns(cluster, changed), *notices]
+
+
+def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
+    match event:
+        case ev.ControllerStarted():
+            cluster.epoch, cluster.version = event.epoch, event.version
+            cluster.started_at, cluster.silent_since = cluster.now, None
+        case ev.RulesLoaded():
+            cluster.rules_digest = event.digest
+        case ev.PolicyChanged():
+            cluster.policy = event.policy
+        case ev.NodeReported():
+            _on_report(cluster, rules, event.report)
+        case ev.FaultObserved():
+            correlate.receive(cluster, rules, event)
+        case ev.Tick():
+            watch.tick(cluster, rules, event)
+        case (
+            ev.NodeCordoned()
+            | ev.NodeUncordoned()
+            | ev.NodeDrained()
+            | ev.NodeReturned()
+            | ev.JobStopped()
+        ):
+            operate.apply(cluster, event)
+            for name in list(cluster.jobs):
+                jobs.attend(cluster, rules, name)
+        case _:
+            assert_never(event)
+
+
+def _assigns(cluster: Cluster, changed: list[str]) -> list[Action]:
+    """Tell every launcher of a job whose orders have changed."""
+    return [
+        Assign(node=name, assignment=assignment)
+        for name in cluster.nodes
+        for assignment in recover.assignments(cluster, name)
+        if assignment.job in changed
+    ]
+
+
+def _on_report(cluster: Cluster, rules: RuleSet, report: NodeReport) -> None:
+    """A node has spoken: keep it, then look at everything that it touches."""
+    before = cluster.nodes.get(report.node)
+    if not hear(cluster, report):
+        return
+    node = cluster.nodes[report.node]
+    for launcher in node.launchers:
+        jobs.register(cluster, launcher)
+    if before and before.boot_id and node.boot_id != before.boot_id:
+        correlate.observe(cluster, rules, _rebooted(cluster, before, node))
+    if report.sender is Sender.AGENT:
+        for condition in report.conditions:
+            _on_condition(cluster, rules, node, condition)
+    for name in _jobs_of(cluster, before, node):
+        jobs.attend(cluster, rules, name)
+    for incident in cluster.unresolved_on(node.name):
+        reconsider(cluster, rules, incident)
+    ease(cluster, node.name)
+    settle(cluster, node.name)
+
+
+def _jobs_of(cluster: Cluster, before: Node | None, after: Node) -> list[str]:
+    launchers = (*after.launchers, *(before.launchers if before else ()))
+    return sorted({one.spec.name for one in launchers if one.spec.name in cluster.jobs})
+
+
+def _on_condition(cluster: Cluster, rules: RuleSet, node: Node, condition: Condition) -> None:
+    """A level that no incident is about yet: its fault was lost, or comes later."""
+    known = any(
+        incident.fault_class is condition.fault_class and incident.device == condition.device
+        for incident in cluster.unresolved_on(node.name)
+    )
+    if known or node.state in OUT:
+        return
+    fault = Fault(
+        fault_class=condition.fault_class,
+        severity=Severity.ERROR,
+        node=node.name,
+        device=condition.device,
+        observed_at=condition.since,
+        boot_id=node.boot_id,
+        simulated=node.simulated,
+        evidence=condition.evidence,
+    )
+    correlate.observe(cluster, rules, fault)
+
+
+def _rebooted(cluster: Cluster, before: Node, after: Node) -> Fault:
+    evidence = Evidence(
+        source="boot_id",
+        text=f"{after.name} has started anew",
+        before=before.boot_id,
+        after=after.boot_id,
+    )
+    return Fault(
+        fault_class=FaultClass.NODE_REBOOTED,
+        severity=Severity.ERROR,
+        node=after.name,
+        device="host",
+        observed_at=cluster.now,
+        boot_id=after.boot_id,
+        simulated=after.simulated,
+        evidence=(evidence,),
+    )

@@ -191,6 +191,7 @@ class Job:
     awaiting: frozenset[str] = frozenset()  # nodes whose launcher does not yet agree
     stop: StopKind = StopKind.NOW
     stop_requested: bool = False  # an operator wants it stopped for good
+    giving_up: bool = False  # once its ranks are gone it is failed
     incident: str | None = None  # the incident that the next generation answers
     step: int = 0  # newest step seen on every rank
     loss: float | None = None

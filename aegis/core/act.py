@@ -1,0 +1,304 @@
+"""Carrying out decisions: an incident is considered, decided, and acted on where the rails let it.
+
+WATCHING -> CLOSED      cleared within its hold-down
+WATCHING -> OPEN        lasted: decided
+OPEN -> RECOVERING      acted
+OPEN -> OPEN            held by a rail or a mode; looked at again with every tick
+OPEN -> CLOSED          counted, told, cleared, or too old to act on
+RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
+"""
+
+from dataclasses import replace
+
+from aegis.core import recover
+from aegis.core.cluster import Cluster, holders
+from aegis.core.decide import DRAINS, decide, is_same_answer
+from aegis.core.incidents import announced, cause, close, note, tell
+from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
+from aegis.core.nodes import ease, suspect, take_out
+from aegis.core.rails import AEGIS, TRAINING
+from aegis.core.recovery import recovering
+from aegis.core.words import duration
+from aegis.model.fault import FaultClass
+from aegis.model.incident import (
+    Decision,
+    DecisionResult,
+    EntryKind,
+    Incident,
+    IncidentState,
+    Remedy,
+)
+from aegis.model.job import Job, StopKind
+from aegis.rules import Rule, RuleSet
+
+
+def consider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
+    """Watch the incident a while if its rule says so, else decide and act."""
+    rule = rules.first_match(cause(incident))
+    if rule and rule.waits and not incident.decisions:
+        if incident.state is not IncidentState.WATCHING:
+            _watch(cluster, rule, incident)
+        elif _has_cleared(cluster, incident):
+            _cleared_in_time(cluster, rule, incident)
+        elif _has_lasted(cluster, rule, incident):
+            _decide(cluster, rules, incident)
+        return
+    _decide(cluster, rules, incident)
+
+
+def reconsider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
+    """Look again at what is watched or held: levels, rails and time may have changed."""
+    match incident.state:
+        case IncidentState.WATCHING:
+            consider(cluster, rules, incident)
+        case IncidentState.OPEN:
+            _look_again(cluster, rules, incident)
+        case IncidentState.RECOVERING | IncidentState.CLOSED:
+            pass
+
+
+def _look_again(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
+    node = cluster.nodes[incident.faults[0].node]
+    live = is_live(cluster, incident)
+    if incident.faults[0].job and _is_past(cluster, incident):
+        _close_idle(cluster, incident, f"job {incident.job} has left that generation behind")
+        return
+    if _is_lasting(incident) and not live:
+        lasted = duration(cluster.now - incident.phases.observed_at)
+        _close_idle(cluster, incident, f"over after {lasted}; nothing was done")
+        return
+    if live or is_unhealthy(node, incident.device) or incident.faults[0].job:
+        _decide(cluster, rules, incident)
+        return
+    age = cluster.now - cause(incident).observed_at
+    if age > cluster.policy.event_ttl_seconds:
+        _close_idle(cluster, incident, f"{_standstill(incident)}; now too old to act on")
+        return
+    _decide(cluster, rules, incident)
+
+
+def _standstill(incident: Incident) -> str:
+    decision = incident.decisions[-1]
+    if decision.result is DecisionResult.WOULD_ACT:
+        return f"observed only: {decision.reason}"
+    return f"nothing was done: {decision.reason}"
+
+
+def _close_idle(cluster: Cluster, incident: Incident, outcome: str) -> None:
+    close(cluster, incident, outcome)
+    ease(cluster, incident.faults[0].node)
+
+
+# Holding down: only what lasts is acted on.
+
+
+def _watch(cluster: Cluster, rule: Rule, incident: Incident) -> None:
+    limit = duration(hold_down(cluster, rule))
+    note(
+        cluster,
+        incident,
+        EntryKind.DECISION,
+        f"rule {rule.id} waits {limit} to see whether it lasts",
+        state=IncidentState.WATCHING,
+    )
+    reason = f"{incident.id}: {incident.fault_class} on {incident.device} is being watched"
+    suspect(cluster, incident.faults[0].node, reason)
+
+
+def hold_down(cluster: Cluster, rule: Rule) -> float:
+    """How long a condition must last before this rule decides."""
+    if rule.hold_down_seconds is None:
+        return cluster.policy.hold_down_seconds
+    return rule.hold_down_seconds
+
+
+def _is_lasting(incident: Incident) -> bool:
+    """Whether the incident is about a level that nodes report for as long as it lasts."""
+    lasting = (FaultClass.NIC_LINK_DOWN, FaultClass.NODE_LOST)
+    told = incident.decisions and incident.decisions[-1].result is DecisionResult.NOTHING
+    return incident.fault_class in lasting or bool(told)
+
+
+def _is_past(cluster: Cluster, incident: Incident) -> bool:
+    """Whether the job has gone on, by whatever else made it, from what failed then."""
+    job = cluster.jobs.get(incident.job or "")
+    return job is None or job.generation != incident.generation_before or job.state not in TRAINING
+
+
+def _has_cleared(cluster: Cluster, incident: Incident) -> bool:
+    """Whether the agent has spoken since, and no longer of this."""
+    node = cluster.nodes[incident.faults[0].node]
+    spoken = node.agent_seen_at > incident.phases.opened_at
+    return spoken and condition_of(node, incident) is None
+
+
+def _has_lasted(cluster: Cluster, rule: Rule, incident: Incident) -> bool:
+    """Whether it has lasted as the rule wants, by a word from the agent that is young enough."""
+    node = cluster.nodes[incident.faults[0].node]
+    waited = cluster.now - incident.phases.opened_at
+    lasts = condition_of(node, incident) is not None and is_fresh(cluster, node)
+    return lasts and waited >= hold_down(cluster, rule)
+
+
+def _cleared_in_time(cluster: Cluster, rule: Rule, incident: Incident) -> None:
+    ups = [one.observed_at for one in incident.faults if one.fault_class is FaultClass.NIC_LINK_UP]
+    end = max(ups) if ups else cluster.now
+    lasted = duration(max(0.0, end - incident.phases.observed_at))
+    limit = duration(hold_down(cluster, rule))
+    _close_idle(
+        cluster,
+        incident,
+        f"cleared after {lasted}, shorter than the hold-down of {limit}; nothing was done",
+    )
+
+
+# Deciding and acting.
+
+
+def _decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
+    decision = decide(cluster, rules, incident)
+    if incident.decisions and is_same_answer(incident.decisions[-1], decision):
+        return
+    was_announced = announced(incident)
+    phases = replace(incident.phases, decided_at=cluster.now)
+    incident = note(
+        cluster,
+        incident,
+        EntryKind.DECISION,
+        decision.reason,
+        state=IncidentState.OPEN,
+        decisions=(*incident.decisions, decision),
+        phases=phases,
+    )
+    _carry_out(cluster, incident, decision)
+    if announced(incident) and not was_announced:
+        tell(cluster, "incident.opened", cluster.incidents[incident.id])
+
+
+def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None:
+    match decision.result:
+        case DecisionResult.ACTED if decision.remedy in DRAINS:
+            _drain(cluster, incident, decision)
+        case DecisionResult.ACTED:
+            _restart(cluster, incident)
+        case DecisionResult.NOTHING:
+            _do_nothing(cluster, incident, decision)
+        case DecisionResult.BLOCKED if _is_spent(decision):
+            _give_up(cluster, incident)
+        case DecisionResult.BLOCKED:
+            _suspect(cluster, incident)
+        case DecisionResult.WOULD_ACT | DecisionResult.NEEDS_APPROVAL:
+            ease(cluster, incident.faults[0].node)
+
+
+def _do_nothing(cluster: Cluster, incident: Incident, decision: Decision) -> None:
+    if is_live(cluster, incident):
+        ease(cluster, incident.faults[0].node)
+        return
+    outcomes = {
+        Remedy.COUNT: "counted; no act is called for",
+        Remedy.NOTIFY: "people were told; no act is called for",
+        Remedy.RESTART: "the node held no ranks; nothing was to be done",
+        Remedy.DRAIN_NOW: "the node was out of service already; nothing was to be done",
+        Remedy.DRAIN_SAVING: "the node was out of service already; nothing was to be done",
+    }
+    _close_idle(cluster, incident, outcomes[decision.remedy])
+
+
+def _is_spent(decision: Decision) -> bool:
+    return any(one.rail == "restarts" and not one.passed for one in decision.verdicts)
+
+
+def _suspect(cluster: Cluster, incident: Incident) -> None:
+    """A node that ought to be taken out, and may not be, gets no new ranks."""
+    if incident.faults[0].job is None:
+        reason = f"{incident.id}: {incident.decisions[-1].reason}"
+        suspect(cluster, incident.faults[0].node, reason)
+
+
+def _job_of(cluster: Cluster, incident: Incident) -> Job | None:
+    fault = incident.faults[0]
+    if fault.job:
+        return cluster.jobs.get(fault.job)
+    return cluster.job_on(fault.node)
+
+
+def _drain(cluster: Cluster, incident: Incident, decision: Decision) -> None:
+    """Take the node out; the job goes on elsewhere."""
+    name = incident.faults[0].node
+    reason = f"{incident.id}: {incident.fault_class} on {incident.device}"
+    incident = note(
+        cluster,
+        incident,
+        EntryKind.ACTION,
+        f"{name} is cordoned and drained",
+        state=IncidentState.RECOVERING,
+    )
+    job = _job_of(cluster, incident)
+    if job is not None:
+        incident = _begin(cluster, incident, job)
+        kind = StopKind.SAVING if decision.remedy is Remedy.DRAIN_SAVING else StopKind.NOW
+        recover.stop(cluster, job, kind, reason, incident.id)
+    take_out(cluster, name, AEGIS, reason)
+
+
+def _restart(cluster: Cluster, incident: Incident) -> None:
+    """Stop the job's ranks; the next generation starts when the last of them is gone."""
+    job = _job_of(cluster, incident)
+    assert job is not None, f"{incident.id} restarts no job"
+    ease(cluster, incident.faults[0].node)
+    incident = note(
+        cluster,
+        incident,
+        EntryKind.ACTION,
+        f"job {job.spec.name} is restarted from its newest verified checkpoint",
+        state=IncidentState.RECOVERING,
+    )
+    incident = _begin(cluster, incident, job)
+    job = recover.count_restart(cluster, job)
+    reason = f"{incident.id}: {incident.fault_class} on {incident.node} {incident.device}"
+    recover.stop(cluster, job, StopKind.NOW, reason, incident.id)
+
+
+def _give_up(cluster: Cluster, incident: Incident) -> None:
+    """Restarting has not helped: stop what is left and say so."""
+    job = _job_of(cluster, incident)
+    assert job is not None, f"{incident.id} gives up no job"
+    incident = _begin(cluster, incident, job)
+    reason = f"{job.restarts_without_progress} restarts without progress"
+    note(
+        cluster,
+        incident,
+        EntryKind.ACTION,
+        f"job {job.spec.name} is given up: {reason}",
+        state=IncidentState.RECOVERING,
+    )
+    recover.give_up(cluster, job, reason, incident.id)
+
+
+def _begin(cluster: Cluster, incident: Incident, job: Job) -> Incident:
+    """Write down what the job was before, and take over what others had begun."""
+    for other in recovering(cluster, job.spec.name):
+        if other.id != incident.id:
+            _supersede(cluster, other, incident, job)
+    return note(
+        cluster,
+        incident,
+        EntryKind.PROGRESS,
+        f"job {job.spec.name} is at step {job.step}, generation {job.generation}",
+        job=job.spec.name,
+        nodes_before=holders(job),
+        generation_before=job.generation,
+        last_step_before=job.step,
+    )
+
+
+def _supersede(cluster: Cluster, other: Incident, incident: Incident, job: Job) -> None:
+    """One cause, many victims: what the new incident explains or undoes is over."""
+    if other.generation_after and other.generation_after == job.generation:
+        text = f"generation {job.generation} ended before it was mended; {incident.id} goes on"
+        close(cluster, other, text)
+    elif other.faults[0].job and other.node == incident.node and not incident.faults[0].job:
+        close(
+            cluster, other, f"explained by {incident.id}, {incident.fault_class} on the same node"
+        )

@@ -1,0 +1,146 @@
+"""From signals to incidents: one cause, many victims.
+
+A fault is folded into an incident that is about the same thing, and opens one of its own only when
+none is. What is known already is never decided twice.
+"""
+
+from dataclasses import replace
+
+from aegis.core.act import consider
+from aegis.core.cluster import Cluster
+from aegis.core.incidents import begin, fold, save
+from aegis.core.recovery import recovering
+from aegis.model.event import FaultObserved
+from aegis.model.fault import Fault, FaultClass
+from aegis.model.incident import Incident, IncidentState, Remedy
+from aegis.model.job import JobState
+from aegis.model.node import Node, NodeState
+from aegis.rules import RuleSet
+
+ECHO_SECONDS = 60.0  # a link that is up again explains an incident that closed so shortly before
+LOOK_BACK = 200  # closed incidents
+
+LINK = (FaultClass.NIC_LINK_DOWN, FaultClass.NIC_LINK_UP, FaultClass.NIC_LINK_FLAP)
+DIED = (FaultClass.JOB_WORKER_EXITED, FaultClass.JOB_WORKER_OOM_KILLED)
+
+
+def receive(cluster: Cluster, rules: RuleSet, event: FaultObserved) -> None:
+    """Take a fault from an agent's spool, once."""
+    if event.number <= cluster.origins.get(event.origin, 0):
+        return
+    cluster.origins[event.origin] = event.number
+    if event.fault.node not in cluster.nodes:
+        cluster.put_node(Node(name=event.fault.node, since=cluster.now, seen_at=cluster.now))
+    observe(cluster, rules, event.fault)
+
+
+def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
+    """Give the fault to the incident it belongs to, or open one and decide about it."""
+    home = _home(cluster, fault)
+    if home is None:
+        consider(cluster, rules, _with_rejected(cluster, begin(cluster, fault), fault))
+        return
+    if _is_seen(home, fault):
+        return
+    home = _with_rejected(cluster, fold(cluster, home, fault), fault)
+    if fault.fault_class in DIED:
+        _blame_the_first(cluster, home, fault)
+    elif home.state is IncidentState.OPEN and fault.fault_class is home.fault_class:
+        consider(cluster, rules, home)
+
+
+def _home(cluster: Cluster, fault: Fault) -> Incident | None:
+    """The incident that the fault is a signal of."""
+    same = [one for one in cluster.unresolved() if _is_same(one, fault)]
+    if same:
+        return same[-1]
+    if fault.job:
+        return _recovery_of(cluster, fault)
+    return _drain_of(cluster, fault) or _echo_of(cluster, fault)
+
+
+def _is_same(incident: Incident, fault: Fault) -> bool:
+    """Whether both are about the same thing: one class, one device, one run of the job."""
+    if incident.node != fault.node:
+        return False
+    if fault.fault_class is FaultClass.NODE_REBOOTED:
+        return incident.fault_class in (FaultClass.NODE_REBOOTED, FaultClass.NODE_LOST)
+    if fault.fault_class in DIED and incident.state is IncidentState.RECOVERING:
+        return False  # `_recovery_of` knows which generation it was
+    if incident.device != fault.device:
+        return False
+    linked = fault.fault_class in LINK and incident.fault_class in LINK
+    return incident.fault_class is fault.fault_class or linked
+
+
+def _recovery_of(cluster: Cluster, fault: Fault) -> Incident | None:
+    """While a job is stopping, its further failures belong to what it is stopping for."""
+    job = cluster.jobs.get(fault.job or "")
+    if job is None:
+        return None
+    if fault.fault_class is FaultClass.JOB_CHECKPOINT_CORRUPT:
+        found = [one for one in recovering(cluster, job.spec.name) if one.generation_after]
+        return found[-1] if found else None
+    if job.state is not JobState.STOPPING or job.incident is None:
+        return None
+    incident = cluster.incidents.get(job.incident)
+    return incident if incident and incident.state is IncidentState.RECOVERING else None
+
+
+def _drain_of(cluster: Cluster, fault: Fault) -> Incident | None:
+    """A node that is on its way out is not decided about again."""
+    node = cluster.nodes[fault.node]
+    if node.state not in (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING):
+        return None
+    return next(
+        (one for one in cluster.unresolved_on(node.name) if one.state is IncidentState.RECOVERING),
+        None,
+    )
+
+
+def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
+    """A closed incident that still gathers its kind: counted ones, and links that came back."""
+    for name in list(reversed(cluster.incidents))[:LOOK_BACK]:
+        incident = cluster.incidents[name]
+        if incident.closed_at is None or not _is_same(incident, fault):
+            continue
+        age = cluster.now - incident.closed_at
+        if fault.fault_class is FaultClass.NIC_LINK_UP and age <= ECHO_SECONDS:
+            return incident
+        counted = incident.decisions and incident.decisions[-1].remedy is Remedy.COUNT
+        if counted and age <= cluster.policy.event_ttl_seconds:
+            return incident
+    return None
+
+
+def _is_seen(incident: Incident, fault: Fault) -> bool:
+    """Whether a level was turned into this very fault before: they are read again and again."""
+    return fault.job is not None and any(
+        (one.fault_class, one.node, one.device) == (fault.fault_class, fault.node, fault.device)
+        for one in incident.faults
+    )
+
+
+def _with_rejected(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
+    """An incident names the checkpoints that could not be used."""
+    if fault.fault_class is not FaultClass.JOB_CHECKPOINT_CORRUPT:
+        return incident
+    texts = (*incident.rejected_checkpoints, *(one.text for one in fault.evidence))
+    return save(cluster, replace(incident, rejected_checkpoints=texts))
+
+
+def _blame_the_first(cluster: Cluster, incident: Incident, fault: Fault) -> None:
+    """Ranks die of each other's death: the first that failed names the incident."""
+    if incident.fault_class not in DIED or fault.observed_at >= incident.phases.observed_at:
+        return
+    save(
+        cluster,
+        replace(
+            incident,
+            fault_class=fault.fault_class,
+            node=fault.node,
+            device=fault.device,
+            faults=(fault, *(one for one in incident.faults if one != fault)),
+            phases=replace(incident.phases, observed_at=fault.observed_at),
+        ),
+    )

@@ -1,0 +1,170 @@
+"""Incident and rules in, decision out. No state is changed here.
+
+The first rule that matches names the remedy; the rails say whether it may be done. The decision
+carries all of it: the rule, each rail's verdict, what was not chosen and why, what would change it.
+"""
+
+from aegis.core.cluster import Cluster
+from aegis.core.incidents import cause
+from aegis.core.rails import Request, verdicts
+from aegis.core.words import REMEDIES, listed
+from aegis.model.fault import Fault
+from aegis.model.incident import Alternative, Decision, DecisionResult, Incident, Remedy, Verdict
+from aegis.model.node import NodeState
+from aegis.model.policy import Mode
+from aegis.rules import Rule, RuleSet
+
+MODES = list(Mode)  # from least to most
+DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
+GONE = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
+NO_RULE = Rule(id="", title="no rule", classes=(), remedy=Remedy.NOTIFY)
+
+
+def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
+    """The first rule that matches, held within the rails."""
+    fault = cause(incident)
+    rule = rules.first_match(fault) or NO_RULE
+    if rule.remedy in (Remedy.COUNT, Remedy.NOTIFY) or _has_nothing_to_do(cluster, rule, incident):
+        return _nothing(cluster, rules, rule, incident)
+    request = _request(cluster, rule, incident, fault)
+    said = verdicts(request, rule.remedy)
+    result = _result(request.mode, said)
+    return Decision(
+        at=cluster.now,
+        rule=rule.id,
+        rules_digest=rules.digest,
+        remedy=rule.remedy,
+        mode=request.mode,
+        result=result,
+        reason=_reason(rule, incident, result, said),
+        verdicts=said,
+        alternatives=_alternatives(rule.remedy),
+        clears_when=_clears_when(result, said),
+    )
+
+
+def is_same_answer(before: Decision, after: Decision) -> bool:
+    """Whether a new look gave nothing new: figures in the verdicts may differ."""
+    return _answer(before) == _answer(after)
+
+
+def _answer(decision: Decision) -> tuple[object, ...]:
+    refused = tuple(one.rail for one in decision.verdicts if not one.passed)
+    return (decision.rule, decision.remedy, decision.mode, decision.result, refused)
+
+
+def _request(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> Request:
+    policy = cluster.policy
+    granted = policy.job_mode if rule.remedy is Remedy.RESTART else policy.mode
+    job = cluster.jobs.get(fault.job) if fault.job else cluster.job_on(fault.node)
+    return Request(
+        cluster=cluster,
+        incident=incident,
+        fault=fault,
+        node=cluster.nodes[fault.node],
+        job=job,
+        mode=min(granted, rule.mode, key=MODES.index),
+    )
+
+
+def _has_nothing_to_do(cluster: Cluster, rule: Rule, incident: Incident) -> bool:
+    """A restart where no rank is, a drain of what is out already."""
+    fault = incident.faults[0]
+    if rule.remedy in DRAINS:
+        return cluster.nodes[fault.node].state in GONE
+    return fault.job is None and cluster.job_on(fault.node) is None
+
+
+def _nothing(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident) -> Decision:
+    if rule is NO_RULE:
+        reason = f"no rule speaks of {incident.fault_class}, so Aegis only tells people"
+    elif rule.remedy is Remedy.RESTART:
+        reason = f"rule {rule.id} asks for a restart, and the node holds no ranks"
+    elif rule.remedy in DRAINS:
+        state = cluster.nodes[incident.faults[0].node].state
+        reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}, and the node is {state} already"
+    else:
+        reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}; no act is called for"
+    return Decision(
+        at=cluster.now,
+        rule=rule.id,
+        rules_digest=rules.digest,
+        remedy=rule.remedy,
+        mode=min(cluster.policy.mode, rule.mode, key=MODES.index),
+        result=DecisionResult.NOTHING,
+        reason=reason,
+        alternatives=_alternatives(rule.remedy),
+    )
+
+
+def _result(mode: Mode, said: tuple[Verdict, ...]) -> DecisionResult:
+    match mode:
+        case Mode.OBSERVE | Mode.NOTIFY:
+            return DecisionResult.WOULD_ACT
+        case Mode.APPROVE | Mode.ENFORCE:
+            refused = [one for one in said if not one.passed and one.rail != "mode"]
+            if refused:
+                return DecisionResult.BLOCKED
+            return DecisionResult.ACTED if mode is Mode.ENFORCE else DecisionResult.NEEDS_APPROVAL
+
+
+def _reason(
+    rule: Rule, incident: Incident, result: DecisionResult, said: tuple[Verdict, ...]
+) -> str:
+    asks = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}"
+    refused = [f"{one.rail} ({one.text})" for one in said if not one.passed]
+    others = [one for one in said if not one.passed and one.rail != "mode"]
+    match result:
+        case DecisionResult.ACTED:
+            return f"{asks}, and every rail lets it"
+        case DecisionResult.WOULD_ACT:
+            held = f"; besides, it would be held by {listed([o.rail for o in others])}"
+            return f"{asks}; the mode only lets Aegis say so{held if others else ''}"
+        case DecisionResult.NEEDS_APPROVAL:
+            drain = f"`aegis nodes drain {incident.node}`"
+            return f"{asks}, once a person agrees" + (
+                f": {drain} does it" if rule.remedy in DRAINS else ""
+            )
+        case DecisionResult.BLOCKED | DecisionResult.NOTHING:
+            return f"{asks}; held by {listed(refused)}"
+
+
+_OTHERS: dict[Remedy, tuple[tuple[Remedy, str], ...]] = {
+    Remedy.COUNT: ((Remedy.DRAIN_SAVING, "no work is lost or at risk"),),
+    Remedy.NOTIFY: ((Remedy.DRAIN_SAVING, "it is not the node's work that is at risk"),),
+    Remedy.RESTART: (
+        (Remedy.DRAIN_NOW, "the end of a rank alone does not blame its node"),
+        (Remedy.NOTIFY, "the other ranks wait for the lost one and would never come on"),
+    ),
+    Remedy.DRAIN_SAVING: (
+        (Remedy.RESTART, "the ranks would be back on the same device"),
+        (Remedy.DRAIN_NOW, "the work so far is good and worth saving"),
+    ),
+    Remedy.DRAIN_NOW: (
+        (Remedy.RESTART, "the ranks would be back on the same device"),
+        (Remedy.DRAIN_SAVING, "a save could keep what the fault has spoilt, with good hashes"),
+    ),
+}
+
+
+def _alternatives(remedy: Remedy) -> tuple[Alternative, ...]:
+    return tuple(Alternative(remedy=other, reason=why) for other, why in _OTHERS[remedy])
+
+
+_CLEARS = {
+    "mode": "the policy's mode is raised (`aegis controller --policy`)",
+    "fleet": "most of the fleet is heard again",
+    "ttl": "the device shows the fault again",
+    "hold": "its holder uncordons or returns the node",
+    "cooldown": "the node's cooldown is over",
+    "budget": "the window of the node budget has moved on",
+    "spare": "a spare registers",
+    "spare_floor": "one more spare registers",
+    "restarts": "the job is submitted again",
+}
+
+
+def _clears_when(result: DecisionResult, said: tuple[Verdict, ...]) -> str:
+    if result is DecisionResult.ACTED:
+        return ""
+    return " and ".join(_CLEARS[one.rail] for one in said if not one.passed)

@@ -1,0 +1,52 @@
+"""When a node of a generation can be relied on to hold none of its ranks any more."""
+
+from aegis.core.cluster import Cluster, at_rest, contact_of, launcher_of
+from aegis.core.levels import is_fresh
+from aegis.model.job import Job, Member
+from aegis.model.node import Node
+
+
+def is_gone(cluster: Cluster, job: Job, member: Member) -> bool:
+    """Whether the member's ranks are over, so that it does not hold up the next generation."""
+    node = cluster.nodes[member.node]
+    launcher = launcher_of(node, job.spec.name)
+    if launcher is None or launcher.launcher != member.launcher:
+        return True  # ranks do not outlive their launcher
+    if launcher.generation >= job.generation and at_rest(launcher):
+        return True
+    return is_orphaned(cluster, job, node) or is_fenced(cluster, job, node)
+
+
+def is_orphaned(cluster: Cluster, job: Job, node: Node) -> bool:
+    """Whether the agent speaks and the launcher does not: it is gone, and its ranks with it.
+
+    A launcher that only lost its agent speaks for itself within two seconds.
+    """
+    contact = contact_of(node, job.spec.name)
+    return (
+        contact is not None
+        and contact.by is None
+        and is_fresh(cluster, node)
+        and cluster.contact_seconds(contact) >= cluster.policy.fresh_seconds
+    )
+
+
+def is_fenced(cluster: Cluster, job: Job, node: Node) -> bool:
+    """Whether the node is given up: silent, and the job makes no progress anywhere.
+
+    A cut-off node that still trains alone commits nothing: its checkpoints bear an old generation.
+    While much of the fleet is silent no node is given up, save one that an operator has drained.
+    """
+    heard = cluster.silent_since is None or node.held_by not in ("", "aegis")
+    return heard and is_silent(cluster, node) and is_stalled(cluster, job)
+
+
+def is_silent(cluster: Cluster, node: Node) -> bool:
+    """Whether neither agent nor launcher has spoken for too long."""
+    return cluster.silent_seconds(node) >= cluster.policy.silence_seconds
+
+
+def is_stalled(cluster: Cluster, job: Job) -> bool:
+    """Whether no rank of the job has completed a step for too long."""
+    idle = cluster.now - max(job.progress_at, cluster.started_at)
+    return idle >= cluster.policy.silence_seconds

@@ -1,0 +1,135 @@
+"""Opening, noting and closing incidents. The timeline and the headline are kept up here."""
+
+from dataclasses import replace
+from typing import Any
+
+from aegis.core.cluster import Cluster, holders
+from aegis.core.story import headline
+from aegis.core.words import FAULTS
+from aegis.model.action import Notify
+from aegis.model.fault import Fault, Severity
+from aegis.model.incident import Entry, EntryKind, Incident, IncidentState, Phases, Remedy
+
+ENTRIES_KEPT = 200
+FAULTS_KEPT = 20
+SEVERITIES = list(Severity)  # from least to most
+
+
+def begin(cluster: Cluster, fault: Fault) -> Incident:
+    """Open an incident for a fault that belongs to none."""
+    job = cluster.jobs.get(fault.job) if fault.job else cluster.job_on(fault.node)
+    incident = Incident(
+        id=f"inc-{cluster.next_incident:06d}",
+        state=IncidentState.OPEN,
+        fault_class=fault.fault_class,
+        severity=fault.severity,
+        node=fault.node,
+        device=fault.device,
+        headline="",
+        phases=Phases(observed_at=fault.observed_at, opened_at=cluster.now),
+        job=job.spec.name if job else fault.job,
+        generation_before=job.generation if job and fault.job else 0,
+        nodes_before=holders(job) if job and fault.job else (),
+        last_step_before=job.step if job and fault.job else 0,
+        simulated=fault.simulated,
+        faults=(fault,),
+    )
+    cluster.next_incident += 1
+    node = cluster.nodes[fault.node]
+    if fault.job is None and node.incident is None:
+        cluster.put_node(replace(node, incident=incident.id))
+    return note(cluster, incident, EntryKind.SIGNAL, signal(fault), at=fault.observed_at)
+
+
+def note(
+    cluster: Cluster,
+    incident: Incident,
+    kind: EntryKind,
+    text: str,
+    *,
+    at: float | None = None,
+    **changes: Any,
+) -> Incident:
+    """Add a line to the timeline, with whatever else changed."""
+    entry = Entry(at=cluster.now if at is None else at, kind=kind, text=text)
+    entries = (*incident.entries, entry)[-ENTRIES_KEPT:]
+    return save(cluster, replace(incident, entries=entries, **changes))
+
+
+def save(cluster: Cluster, incident: Incident) -> Incident:
+    """Keep the incident, its headline renewed."""
+    incident = replace(incident, headline=headline(incident))
+    cluster.put_incident(incident)
+    return incident
+
+
+def fold(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
+    """Count a further signal of a cause that is known already."""
+    first, *rest = incident.faults
+    worst = max(incident.severity, fault.severity, key=SEVERITIES.index)
+    folded = replace(
+        incident,
+        severity=worst,
+        suppressed=incident.suppressed + 1,
+        faults=(first, *(*rest, fault)[1 - FAULTS_KEPT :]),
+    )
+    return note(cluster, folded, EntryKind.SIGNAL, signal(fault), at=fault.observed_at)
+
+
+def close(cluster: Cluster, incident: Incident, outcome: str) -> Incident:
+    """End an incident with a sentence on what came of it, and let go of what it held."""
+    if incident.state is IncidentState.CLOSED:
+        return incident
+    closed = note(
+        cluster,
+        incident,
+        EntryKind.OUTCOME,
+        outcome,
+        state=IncidentState.CLOSED,
+        outcome=outcome,
+        closed_at=cluster.now,
+    )
+    _let_go(cluster, closed)
+    if announced(closed):
+        tell(cluster, "incident.closed", closed)
+    return closed
+
+
+def _let_go(cluster: Cluster, closed: Incident) -> None:
+    node = cluster.nodes.get(closed.node or "")
+    if node and node.incident == closed.id:
+        others = [one.id for one in cluster.unresolved_on(node.name) if _is_of_node(one)]
+        cluster.put_node(replace(node, incident=others[-1] if others else None))
+    job = cluster.jobs.get(closed.job or "")
+    if job and job.incident == closed.id:
+        cluster.put_job(replace(job, incident=None))
+
+
+def _is_of_node(incident: Incident) -> bool:
+    return incident.faults[0].job is None
+
+
+def announced(incident: Incident) -> bool:
+    """Whether people were told of it: what is only counted or watched is not worth a page."""
+    return any(decision.remedy is not Remedy.COUNT for decision in incident.decisions)
+
+
+def tell(cluster: Cluster, kind: str, incident: Incident) -> None:
+    """Tell people how the incident stands."""
+    notice = Notify(
+        kind=kind, severity=incident.severity, text=incident.headline, incident=incident.id
+    )
+    cluster.notices.append(notice)
+
+
+def signal(fault: Fault) -> str:
+    """A fault as a line of the timeline."""
+    text = "; ".join(one.text for one in fault.evidence) or FAULTS[fault.fault_class]
+    place = fault.node if fault.device in ("", "host") else f"{fault.node} {fault.device}"
+    return f"{fault.fault_class} on {place}: {text}"
+
+
+def cause(incident: Incident) -> Fault:
+    """What the rules are asked about: the newest fault of the incident's class, all counted."""
+    alike = [fault for fault in incident.faults if fault.fault_class is incident.fault_class]
+    return replace(alike[-1], severity=incident.severity, count=sum(fault.count for fault in alike))

@@ -1,0 +1,108 @@
+"""Which nodes the next generation runs on, in rank order.
+
+Survivors keep their place and a spare takes the place of the one that is lost, so the ranks of the
+survivors keep their numbers.
+"""
+
+from dataclasses import dataclass
+
+from aegis.core.cluster import Cluster, contact_of, launcher_of
+from aegis.core.words import duration, listed
+from aegis.model.incident import IncidentState
+from aegis.model.job import Job, LauncherState, Member
+from aegis.model.node import Node, NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class NoPlace:
+    """Why the job cannot start yet."""
+
+    reason: str
+
+
+def choose(cluster: Cluster, job: Job) -> tuple[tuple[Member, ...], int] | NoPlace:
+    """The members of the next generation and the port of its fresh store, or why not yet."""
+    if reason := _must_wait(cluster, job):
+        return NoPlace(reason)
+    kept = _kept(cluster, job)
+    spares = [node.name for node in cluster.spares(job) if node.name not in kept]
+    names = [name or (spares.pop(0) if spares else None) for name in kept]
+    filled = [name for name in names if name is not None]
+    if len(filled) < len(names):
+        return NoPlace(_lacking(cluster, job, len(filled)))
+    launchers = [_launcher(cluster, job, name) for name in filled]
+    members = tuple(
+        Member(node=name, launcher=one.launcher, address=one.address)
+        for name, one in zip(filled, launchers, strict=True)
+    )
+    port = launchers[0].store_port
+    if not port or (job.members and _is_used(job, launchers[0])):
+        return NoPlace(f"the launcher on {filled[0]} has no fresh rendezvous store yet")
+    return members, port
+
+
+def _must_wait(cluster: Cluster, job: Job) -> str:
+    """A reason to let a moment pass although there may be nodes enough."""
+    if not job.attempts:
+        return _gathering(cluster, job)
+    for member in job.members:
+        for incident in cluster.unresolved_on(member.node):
+            if incident.state is IncidentState.WATCHING:
+                return (
+                    f"{member.node} is being watched ({incident.id}); it stays or goes in a moment"
+                )
+    return ""
+
+
+def _gathering(cluster: Cluster, job: Job) -> str:
+    wanted = job.spec.nodes + job.spec.spares
+    there = len(cluster.spares(job))
+    waited = cluster.now - max(job.submitted_at, cluster.started_at)
+    if there >= wanted or waited >= cluster.policy.gather_seconds:
+        return ""
+    limit = duration(cluster.policy.gather_seconds)
+    return f"{there} of {wanted} launchers have registered; it starts without spares after {limit}"
+
+
+def _kept(cluster: Cluster, job: Job) -> list[str | None]:
+    """The places in rank order, with the names of those who may stay."""
+    if not job.members:
+        return [None] * job.spec.nodes
+    return [
+        member.node if _may_stay(cluster, job, cluster.nodes[member.node]) else None
+        for member in job.members
+    ]
+
+
+def _may_stay(cluster: Cluster, job: Job, node: Node) -> bool:
+    """A suspect node keeps its ranks, but gets no new ones."""
+    stays = (NodeState.READY, NodeState.PROBATION, NodeState.SUSPECT)
+    other = cluster.job_on(node.name)
+    return (
+        node.state in stays
+        and (other is None or other.spec.name == job.spec.name)
+        and cluster.can_start(node, job)
+    )
+
+
+def _launcher(cluster: Cluster, job: Job, name: str) -> LauncherState:
+    launcher = launcher_of(cluster.nodes[name], job.spec.name)
+    assert launcher is not None, f"{name} was chosen without a launcher"
+    return launcher
+
+
+def _is_used(job: Job, launcher: LauncherState) -> bool:
+    """Whether the store is the one of the generation before: a store serves one generation."""
+    return launcher.launcher == job.members[0].launcher and launcher.store_port == job.master_port
+
+
+def _lacking(cluster: Cluster, job: Job, count: int) -> str:
+    name = job.spec.name
+    others = [
+        f"{node.name} is {node.state}"
+        for node in cluster.nodes.values()
+        if contact_of(node, name) and node.state not in (NodeState.READY, NodeState.PROBATION)
+    ]
+    why = f" ({listed(others[:4])})" if others else ""
+    noun = "node" if job.spec.nodes == 1 else "nodes"
+    return f"needs {job.spec.nodes} {noun}, {count} can take ranks{why}"

@@ -1,0 +1,61 @@
+"""How far a job is: its step, its loss, its checkpoints, and whether its restarts pay."""
+
+from dataclasses import replace
+
+from aegis.core import recovery
+from aegis.core.cluster import Cluster, launcher_of
+from aegis.core.rails import TRAINING
+from aegis.model.job import Job, LauncherState, RankState
+
+
+def take(cluster: Cluster, job: Job) -> None:
+    """Read the job's progress from what its launchers say."""
+    job = _checkpoints(cluster, _steps(cluster, job))
+    if job.state in TRAINING:
+        # A job without checkpoints begins at 0 each time: only a step never reached before counts.
+        mark = job.checkpoint_step or job.step
+        if mark > job.best_step:
+            job = replace(job, best_step=mark, restarts_without_progress=0)
+    else:
+        job = replace(job, best_step=max(job.best_step, job.checkpoint_step))
+    cluster.put_job(job)
+
+
+def _steps(cluster: Cluster, job: Job) -> Job:
+    ranks = recovery.ranks(cluster, job)
+    if not ranks or any(rank.loaded_at <= 0 for rank in ranks):
+        return job
+    resumed = recovery.resumed_step(cluster, job)
+    attempts = job.attempts
+    if attempts and resumed is not None:
+        attempts = (*attempts[:-1], replace(attempts[-1], resumed_step=resumed))
+    step = max(min(rank.step for rank in ranks), resumed or 0)
+    return replace(job, step=step, loss=_loss(ranks, job), attempts=attempts)
+
+
+def _loss(ranks: list[RankState], job: Job) -> float | None:
+    first = min(ranks, key=lambda rank: rank.rank)
+    return first.loss if first.loss is not None else job.loss
+
+
+def _checkpoints(cluster: Cluster, job: Job) -> Job:
+    """The newest verified checkpoint; it may be an older one when the newest turns out corrupt."""
+    names = [member.node for member in job.members] or list(cluster.nodes)
+    launchers = [
+        launcher for name in names if (launcher := launcher_of(cluster.nodes[name], job.spec.name))
+    ]
+    if not launchers:
+        return job
+    newest = max(launchers, key=lambda one: one.checkpoint_step)
+    return replace(job, checkpoint_step=newest.checkpoint_step, checkpoint_at=newest.checkpoint_at)
+
+
+def has_moved(before: LauncherState | None, after: LauncherState) -> bool:
+    """Whether a rank has completed a step since the launcher's last word."""
+    return _furthest(before, after.generation) < _furthest(after, after.generation)
+
+
+def _furthest(launcher: LauncherState | None, generation: int) -> int:
+    if launcher is None or launcher.generation != generation:
+        return 0
+    return max((rank.step for rank in launcher.ranks), default=0)

@@ -1,0 +1,168 @@
+"""The rails: may Aegis do this, here and now? Each says yes or no with its reason.
+
+All of them are asked each time, so that a decision shows every verdict and not only the first no.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import floor
+
+from aegis.core.cluster import Cluster, launcher_of
+from aegis.core.levels import is_live, is_unhealthy
+from aegis.core.words import duration, listed
+from aegis.model.fault import Fault
+from aegis.model.incident import Incident, Remedy, Verdict
+from aegis.model.job import Job, JobState
+from aegis.model.node import Node, NodeState
+from aegis.model.policy import Mode
+
+AEGIS = "aegis"  # as the holder of a node
+TRAINING = (JobState.STARTING, JobState.RUNNING)
+OUT = (NodeState.CORDONED, NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be judged."""
+
+    cluster: Cluster
+    incident: Incident
+    fault: Fault
+    node: Node
+    job: Job | None  # whose ranks would be stopped
+    mode: Mode
+
+
+Rail = Callable[[Request], Verdict]
+
+
+def verdicts(request: Request, remedy: Remedy) -> tuple[Verdict, ...]:
+    """What every rail says that this remedy must heed."""
+    match remedy:
+        case Remedy.DRAIN_NOW | Remedy.DRAIN_SAVING:
+            rails = DRAINING
+        case Remedy.RESTART:
+            rails = RESTARTING
+        case Remedy.COUNT | Remedy.NOTIFY:
+            rails = ()
+    return tuple(rail(request) for rail in rails)
+
+
+def mode(request: Request) -> Verdict:
+    """Whether the policy and the rule let Aegis act at all."""
+    texts = {
+        Mode.OBSERVE: "observe: Aegis records what it would do",
+        Mode.NOTIFY: "notify: Aegis tells people what it would do",
+        Mode.APPROVE: "approve: Aegis waits for a person to agree",
+        Mode.ENFORCE: "enforce",
+    }
+    return _said("mode", passed=request.mode is Mode.ENFORCE, text=texts[request.mode])
+
+
+def fleet(request: Request) -> Verdict:
+    """Whether the fleet can be heard: when much of it falls silent at once, suspect ourselves."""
+    silent = request.cluster.silent_since
+    if silent is None:
+        return _said("fleet", passed=True, text="the fleet is heard")
+    return _said(
+        "fleet",
+        passed=False,
+        text="much of the fleet fell silent at once: the controller's own network is suspect",
+    )
+
+
+def ttl(request: Request) -> Verdict:
+    """Whether the fault is still true: from this boot, and live or young enough."""
+    fault, node = request.fault, request.node
+    if fault.boot_id and node.boot_id and fault.boot_id != node.boot_id:
+        return _said("ttl", passed=False, text=f"{node.name} has rebooted since the fault")
+    if is_live(request.cluster, request.incident) or is_unhealthy(node, fault.device):
+        return _said("ttl", passed=True, text="still so")
+    age = max(0.0, request.cluster.now - fault.observed_at)
+    limit = request.cluster.policy.event_ttl_seconds
+    text = f"{duration(age)} old, {duration(limit)} allowed"
+    return _said("ttl", passed=age <= limit, text=text)
+
+
+def hold(request: Request) -> Verdict:
+    """Whether somebody else holds the node."""
+    node = request.node
+    if node.state in OUT and node.held_by not in ("", AEGIS):
+        text = f"{node.held_by} holds {node.name}: {node.reason}"
+        return _said("hold", passed=False, text=text)
+    return _said("hold", passed=True, text="nobody else holds the node")
+
+
+def cooldown(request: Request) -> Verdict:
+    """Whether Aegis took this very node a short while ago."""
+    limit = request.cluster.policy.cooldown_seconds
+    taken = request.node.taken_at[-1:]
+    if taken and request.cluster.now - taken[0] < limit:
+        rest = duration(limit - (request.cluster.now - taken[0]))
+        text = f"{request.node.name} was taken out before; {rest} to wait"
+        return _said("cooldown", passed=False, text=text)
+    return _said("cooldown", passed=True, text="not taken out lately")
+
+
+def budget(request: Request) -> Verdict:
+    """Whether Aegis may take one more node in this time."""
+    policy, cluster = request.cluster.policy, request.cluster
+    since = cluster.now - policy.nodes_out_window_seconds
+    taken = sum(at > since for node in cluster.nodes.values() for at in node.taken_at)
+    allowed = max(policy.nodes_out_max, floor(policy.nodes_out_fraction * len(cluster.nodes)))
+    window = duration(policy.nodes_out_window_seconds)
+    text = f"{taken} of {allowed} nodes taken in {window}"
+    return _said("budget", passed=taken < allowed, text=text)
+
+
+def spare(request: Request) -> Verdict:
+    """Whether the job has somewhere to go. A job without live ranks has nothing to lose."""
+    job = request.job
+    if job is None:
+        return _said("spare", passed=True, text="no ranks to move")
+    if job.state not in TRAINING or _is_failed(request):
+        return _said("spare", passed=True, text=f"job {job.spec.name} has stopped already")
+    spares = [node.name for node in request.cluster.spares(job)]
+    if not spares:
+        return _said("spare", passed=False, text=f"no spare stands by for job {job.spec.name}")
+    verb = "stands" if len(spares) == 1 else "stand"
+    return _said("spare", passed=True, text=f"{listed(spares[:3])} {verb} by")
+
+
+def spare_floor(request: Request) -> Verdict:
+    """Whether enough spares are left afterwards."""
+    floor_spares, job = request.cluster.policy.spare_floor, request.job
+    if job is None or floor_spares == 0:
+        return _said("spare_floor", passed=True, text=f"{floor_spares} must be left")
+    left = max(0, len(request.cluster.spares(job)) - 1)
+    text = f"{left} left, {floor_spares} must be"
+    return _said("spare_floor", passed=left >= floor_spares, text=text)
+
+
+def restarts(request: Request) -> Verdict:
+    """Whether the job has come on since its last restarts."""
+    job = request.job
+    if job is None:
+        return _said("restarts", passed=True, text="no job to restart")
+    used, allowed = job.restarts_without_progress, job.spec.restarts_max
+    text = f"{used} of {allowed} restarts without progress"
+    return _said("restarts", passed=used < allowed, text=text)
+
+
+def _is_failed(request: Request) -> bool:
+    """Whether a rank of the node has failed, so that the job stands still anyway."""
+    launcher = launcher_of(request.node, request.job.spec.name) if request.job else None
+    return (
+        launcher is not None
+        and launcher.failure is not None
+        and request.job is not None
+        and launcher.failure.generation == request.job.generation
+    )
+
+
+def _said(rail: str, *, passed: bool, text: str) -> Verdict:
+    return Verdict(rail=rail, passed=passed, text=text)
+
+
+DRAINING: tuple[Rail, ...] = (mode, fleet, ttl, hold, cooldown, budget, spare, spare_floor)
+RESTARTING: tuple[Rail, ...] = (mode, fleet, restarts)

@@ -1,0 +1,155 @@
+"""Taking in a node's report: a level, compared with what was known before.
+
+Late, repeated and overtaken words change nothing. Three things tell them: the report's place in its
+connection, the launchers that were followed by others, and a launcher's own order of generations
+and phases, which never goes back.
+"""
+
+from dataclasses import replace
+
+from aegis.core.cluster import Cluster, contact_of, launcher_of
+from aegis.core.progress import has_moved
+from aegis.model.job import Job, LauncherPhase, LauncherState
+from aegis.model.node import Contact, Node, NodeReport, NodeState, Sender
+
+SUPERSEDED_KEPT = 8
+
+_STAGE = {
+    LauncherPhase.STARTING: 1,
+    LauncherPhase.RUNNING: 2,
+    LauncherPhase.STOPPING: 3,
+    LauncherPhase.IDLE: 4,
+    LauncherPhase.FAILED: 4,
+    LauncherPhase.DONE: 4,
+}
+
+
+def hear(cluster: Cluster, report: NodeReport) -> bool:
+    """Keep what the report says. False: it is late or repeated, and nothing has changed."""
+    node = cluster.nodes.get(report.node) or Node(name=report.node, since=cluster.now)
+    if _is_late(node, report):
+        return False
+    known = node
+    node = _awake(cluster, node)
+    match report.sender:
+        case Sender.AGENT:
+            node = _from_agent(cluster, node, report)
+        case Sender.LAUNCHER:
+            node = _from_launcher(cluster, node, report)
+    cluster.put_node(replace(node, seen_at=cluster.now))
+    _note_movement(cluster, known, node)
+    return True
+
+
+def _is_late(node: Node, report: NodeReport) -> bool:
+    place = (report.session, report.sequence)
+    if report.sender is Sender.AGENT:
+        return place <= (node.agent_session, node.agent_sequence)
+    contacts = [contact_of(node, one.spec.name) for one in report.launchers]
+    return any(one is not None and place <= (one.session, one.sequence) for one in contacts)
+
+
+def _awake(cluster: Cluster, node: Node) -> Node:
+    """A silent node that speaks is back where it was."""
+    if node.state is not NodeState.UNKNOWN:
+        return node
+    reason = "" if node.state_before_unknown is NodeState.READY else node.reason
+    return replace(node, state=node.state_before_unknown, since=cluster.now, reason=reason)
+
+
+def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
+    if node.boot_id and report.boot_id and node.boot_id != report.boot_id:
+        # Nothing that ran before the reboot is left.
+        node = replace(node, launchers=(), contacts=())
+    node = replace(
+        node,
+        agent_seen_at=cluster.now,
+        agent_session=report.session,
+        agent_sequence=report.sequence,
+        boot_id=report.boot_id or node.boot_id,
+        version=report.version,
+        simulated=report.simulated,
+        labels=report.labels,
+        devices=report.devices,
+        conditions=report.conditions,
+        events_dropped=report.events_dropped,
+    )
+    for launcher in report.launchers:
+        node = _with_launcher(cluster, node, launcher, Sender.AGENT, report)
+    named = {launcher.spec.name for launcher in report.launchers}
+    contacts = tuple(
+        replace(one, by=None) if one.by is Sender.AGENT and one.job not in named else one
+        for one in node.contacts
+    )
+    return replace(node, contacts=contacts)
+
+
+def _from_launcher(cluster: Cluster, node: Node, report: NodeReport) -> Node:
+    node = replace(
+        node,
+        launcher_session=max(node.launcher_session, report.session),
+        launcher_sequence=report.sequence,
+        boot_id=node.boot_id or report.boot_id,
+    )
+    for launcher in report.launchers:
+        node = _with_launcher(cluster, node, launcher, Sender.LAUNCHER, report)
+    return node
+
+
+def _with_launcher(
+    cluster: Cluster, node: Node, launcher: LauncherState, by: Sender, report: NodeReport
+) -> Node:
+    """Put the launcher's state in place of what was known of this job's launcher here."""
+    name = launcher.spec.name
+    known, contact = launcher_of(node, name), contact_of(node, name)
+    if contact and launcher.launcher in contact.superseded:
+        return node
+    if known and known.launcher == launcher.launcher and _is_older(launcher, known):
+        return node
+    own = by is Sender.LAUNCHER
+    heard = Contact(
+        job=name,
+        launcher=launcher.launcher,
+        seen_at=cluster.now,
+        by=by,
+        session=report.session if own else contact.session if contact else 0,
+        sequence=report.sequence if own else contact.sequence if contact else 0,
+        superseded=_superseded(contact, launcher),
+    )
+    launchers = [one for one in node.launchers if one.spec.name != name]
+    contacts = [one for one in node.contacts if one.job != name]
+    return replace(
+        node,
+        launchers=tuple(sorted([*launchers, launcher], key=lambda one: one.spec.name)),
+        contacts=tuple(sorted([*contacts, heard], key=lambda one: one.job)),
+    )
+
+
+def _is_older(launcher: LauncherState, known: LauncherState) -> bool:
+    """Whether the launcher has been further than this already."""
+    place = (launcher.generation, _STAGE[launcher.phase])
+    return place < (known.generation, _STAGE[known.phase])
+
+
+def _superseded(contact: Contact | None, launcher: LauncherState) -> tuple[str, ...]:
+    if contact is None:
+        return ()
+    if contact.launcher == launcher.launcher:
+        return contact.superseded
+    return (*contact.superseded, contact.launcher)[-SUPERSEDED_KEPT:]
+
+
+def _note_movement(cluster: Cluster, before: Node, after: Node) -> None:
+    """Any rank that comes on shows that the whole job does: a step takes all of them."""
+    for launcher in after.launchers:
+        job = cluster.jobs.get(launcher.spec.name)
+        if job and _trains(job, launcher) and has_moved(_same(before, launcher), launcher):
+            cluster.put_job(replace(job, progress_at=cluster.now))
+
+
+def _trains(job: Job, launcher: LauncherState) -> bool:
+    return launcher.generation == job.generation
+
+
+def _same(node: Node, launcher: LauncherState) -> LauncherState | None:
+    return next((one for one in node.launchers if one.launcher == launcher.launcher), None)

@@ -1,0 +1,170 @@
+"""What a job's launchers show of its health: faults read from levels, so none can be lost."""
+
+from aegis.core.cluster import Cluster, launcher_of
+from aegis.core.levels import is_fresh
+from aegis.core.rails import TRAINING
+from aegis.core.words import duration
+from aegis.model.fault import Evidence, Fault, FaultClass, Severity
+from aegis.model.job import (
+    Job,
+    JobState,
+    LauncherPhase,
+    LauncherState,
+    Member,
+    RankFailure,
+    RejectedCheckpoint,
+)
+from aegis.model.node import Node
+
+ERROR_KEPT = 4000  # characters of a traceback's end
+
+
+def of_job(cluster: Cluster, job: Job) -> list[Fault]:
+    """The failures of the job's current generation, the earliest first."""
+    if job.state not in (*TRAINING, JobState.STOPPING):
+        return []
+    found = [fault for member in job.members for fault in _of_member(cluster, job, member)]
+    return sorted(found, key=lambda fault: fault.observed_at)
+
+
+def _of_member(cluster: Cluster, job: Job, member: Member) -> list[Fault]:
+    node = cluster.nodes[member.node]
+    launcher = launcher_of(node, job.spec.name)
+    if launcher is None or launcher.launcher != member.launcher:
+        return _without_launcher(cluster, job, node, launcher)
+    if launcher.generation != job.generation:
+        return []
+    if launcher.failure is not None and launcher.failure.generation == job.generation:
+        return [_of_failure(job, node, launcher.failure)]
+    lost = launcher.phase in (LauncherPhase.IDLE, LauncherPhase.FAILED)
+    if lost and job.state in TRAINING:
+        return [_of_launcher(cluster, job, node, "its launcher reports no ranks and no reason")]
+    return []
+
+
+def _without_launcher(
+    cluster: Cluster, job: Job, node: Node, launcher: LauncherState | None
+) -> list[Fault]:
+    """Ranks end with their launcher. While the job is stopping this is no news."""
+    if job.state not in TRAINING:
+        return []
+    if launcher is not None:
+        text = "its launcher was started anew: the ranks of the one before ended with it"
+        return [_of_launcher(cluster, job, node, text)]
+    return [_of_launcher(cluster, job, node, "its launcher is gone, and its ranks with it")]
+
+
+def _of_launcher(cluster: Cluster, job: Job, node: Node, text: str) -> Fault:
+    return Fault(
+        fault_class=FaultClass.JOB_WORKER_EXITED,
+        severity=Severity.ERROR,
+        node=node.name,
+        device="launcher",
+        observed_at=cluster.now,
+        boot_id=node.boot_id,
+        job=job.spec.name,
+        simulated=node.simulated,
+        evidence=(Evidence(source="launcher's report", text=f"{node.name}: {text}"),),
+    )
+
+
+def _of_failure(job: Job, node: Node, failure: RankFailure) -> Fault:
+    killed = failure.oom_killed
+    fault_class = FaultClass.JOB_WORKER_OOM_KILLED if killed else FaultClass.JOB_WORKER_EXITED
+    evidence = [Evidence(source="waitpid", text=failure.text or _how_it_ended(failure))]
+    lines = [line.strip() for line in failure.error.splitlines() if line.strip()]
+    if lines:
+        tail = failure.error[-ERROR_KEPT:]
+        evidence.append(Evidence(source="error output", text=lines[-1], after=tail))
+    return Fault(
+        fault_class=fault_class,
+        severity=Severity.ERROR,
+        node=node.name,
+        device=f"rank{failure.rank}",
+        observed_at=failure.at,
+        boot_id=node.boot_id,
+        job=job.spec.name,
+        simulated=node.simulated,
+        evidence=tuple(evidence),
+    )
+
+
+def _how_it_ended(failure: RankFailure) -> str:
+    if failure.signal is not None:
+        return f"rank {failure.rank} was killed by signal {failure.signal}"
+    return f"rank {failure.rank} exited with {failure.exit_code}"
+
+
+def rejected(cluster: Cluster, job: Job) -> list[tuple[Node, RejectedCheckpoint]]:
+    """Checkpoints that this generation passed over, each once."""
+    found: dict[tuple[int, str], tuple[Node, RejectedCheckpoint]] = {}
+    for member in job.members:
+        node = cluster.nodes[member.node]
+        launcher = launcher_of(node, job.spec.name)
+        if launcher and launcher.generation == job.generation and job.state in TRAINING:
+            for one in launcher.rejected:
+                found.setdefault((one.step, one.path), (node, one))
+    return list(found.values())
+
+
+def of_rejected(job: Job, node: Node, one: RejectedCheckpoint) -> Fault:
+    """A checkpoint that failed its verification, as a fault."""
+    return Fault(
+        fault_class=FaultClass.JOB_CHECKPOINT_CORRUPT,
+        severity=Severity.WARNING,
+        node=node.name,
+        device=f"step{one.step}",
+        observed_at=node.seen_at,
+        job=job.spec.name,
+        simulated=node.simulated,
+        evidence=(Evidence(source="verification", text=sentence(one)),),
+    )
+
+
+def sentence(one: RejectedCheckpoint) -> str:
+    """What was wrong with a checkpoint."""
+    return f"the checkpoint of step {one.step} failed verification ({one.reason})"
+
+
+def late_start(cluster: Cluster, job: Job) -> Fault | None:
+    """A generation that does not get all its ranks alive in time."""
+    waited = cluster.now - max(job.since, cluster.started_at)
+    if job.state is not JobState.STARTING or waited < cluster.policy.start_seconds:
+        return None
+    slow = next(member.node for member in job.members if member.node in job.awaiting)
+    text = f"{slow} did not start its ranks in {duration(waited)}"
+    return Fault(
+        fault_class=FaultClass.JOB_HANG,
+        severity=Severity.ERROR,
+        node=slow,
+        device="ranks",
+        observed_at=cluster.now,
+        job=job.spec.name,
+        simulated=cluster.nodes[slow].simulated,
+        evidence=(Evidence(source="controller's clock", text=text),),
+    )
+
+
+def late_stop(cluster: Cluster, job: Job) -> list[Fault]:
+    """Nodes that are heard and still hold ranks long after they were told to stop."""
+    waited = cluster.now - max(job.since, cluster.started_at)
+    if job.state is not JobState.STOPPING or waited < cluster.policy.stop_seconds:
+        return []
+    return [
+        Fault(
+            fault_class=FaultClass.HOST_TASK_HUNG,
+            severity=Severity.ERROR,
+            node=name,
+            device="host",
+            observed_at=cluster.now,
+            simulated=cluster.nodes[name].simulated,
+            evidence=(
+                Evidence(
+                    source="launcher's report",
+                    text=f"ranks of job {job.spec.name} live on {duration(waited)} after the stop",
+                ),
+            ),
+        )
+        for name in sorted(job.awaiting)
+        if is_fresh(cluster, cluster.nodes[name])
+    ]

@@ -1,0 +1,150 @@
+"""What a tick brings: silence, time-outs, and a second look at what is watched or held."""
+
+from dataclasses import replace
+
+from aegis.core import correlate, jobs
+from aegis.core.act import reconsider
+from aegis.core.cluster import Cluster
+from aegis.core.fence import is_silent, is_stalled
+from aegis.core.levels import is_fresh
+from aegis.core.nodes import ease, settle
+from aegis.core.rails import OUT, TRAINING
+from aegis.core.words import duration
+from aegis.model.action import Notify
+from aegis.model.event import Tick
+from aegis.model.fault import Evidence, Fault, FaultClass, Severity
+from aegis.model.incident import Incident
+from aegis.model.node import Contact, Node, NodeState, Sender
+from aegis.rules import RuleSet
+
+
+def tick(cluster: Cluster, rules: RuleSet, event: Tick) -> None:
+    """Notice what did not happen: words that did not come, ranks that did not start or stop."""
+    _renew(cluster, event)
+    _weigh_silence(cluster)
+    for name in list(cluster.nodes):
+        _look_at_node(cluster, rules, name)
+    for name in list(cluster.jobs):
+        jobs.overdue(cluster, rules, name)
+        jobs.attend(cluster, rules, name)
+    for incident in cluster.unresolved():
+        reconsider(cluster, rules, cluster.incidents[incident.id])
+
+
+def _renew(cluster: Cluster, event: Tick) -> None:
+    """These have spoken, and had nothing new to say."""
+    heard = ((event.agents_seen, Sender.AGENT), (event.launchers_seen, Sender.LAUNCHER))
+    for names, sender in heard:
+        for name in names:
+            if node := cluster.nodes.get(name):
+                cluster.put_node(_renewed(cluster, node, sender))
+
+
+def _renewed(cluster: Cluster, node: Node, sender: Sender) -> Node:
+    def renewed(contact: Contact) -> Contact:
+        return replace(contact, seen_at=cluster.now) if contact.by is sender else contact
+
+    node = replace(node, seen_at=cluster.now, contacts=tuple(renewed(one) for one in node.contacts))
+    return replace(node, agent_seen_at=cluster.now) if sender is Sender.AGENT else node
+
+
+def _weigh_silence(cluster: Cluster) -> None:
+    """When much of the fleet falls silent at once, suspect the controller's own network.
+
+    Half of silence_seconds is enough to be counted here: nodes of one outage do not all fall silent
+    at the same moment, and none may be given up before the others are seen to be silent too.
+    """
+    # Nodes that are out or known to be silent say nothing about this moment.
+    serving = [
+        node
+        for node in cluster.nodes.values()
+        if node.state not in OUT and node.state is not NodeState.UNKNOWN
+    ]
+    limit = cluster.policy.silence_seconds / 2
+    quiet = [node for node in serving if cluster.silent_seconds(node) >= limit]
+    silent = len(quiet) > cluster.policy.silent_fraction_max * len(serving)
+    if not silent:
+        cluster.silent_since = None
+    elif cluster.silent_since is None:
+        cluster.silent_since = cluster.now
+        text = (
+            f"{len(quiet)} of {len(serving)} nodes fell silent at once. Aegis suspects the "
+            "controller's own network and decides nothing until they are heard again"
+        )
+        notice = Notify(kind="fleet.silent", severity=Severity.ERROR, text=text)
+        cluster.notices.append(notice)
+
+
+def _look_at_node(cluster: Cluster, rules: RuleSet, name: str) -> None:
+    if cluster.silent_since is None:
+        _forget_launchers(cluster, cluster.nodes[name])
+        _note_silence(cluster, rules, cluster.nodes[name])
+    ease(cluster, name)
+    settle(cluster, name)
+
+
+def _forget_launchers(cluster: Cluster, node: Node) -> None:
+    """A launcher of which the agent has not spoken for so long is gone."""
+    limit = cluster.policy.silence_seconds
+    gone = {
+        contact.job
+        for contact in node.contacts
+        if contact.by is None
+        and is_fresh(cluster, node)
+        and cluster.contact_seconds(contact) >= limit
+    }
+    if gone:
+        cluster.put_node(
+            replace(
+                node,
+                launchers=tuple(one for one in node.launchers if one.spec.name not in gone),
+                contacts=tuple(one for one in node.contacts if one.job not in gone),
+            )
+        )
+
+
+def _note_silence(cluster: Cluster, rules: RuleSet, node: Node) -> None:
+    """A silent node is unknown. It is lost when the job on it has stopped making progress too."""
+    if not is_silent(cluster, node):
+        return
+    silence = duration(cluster.silent_seconds(node))
+    if node.state is not NodeState.UNKNOWN:
+        node = replace(
+            node,
+            state=NodeState.UNKNOWN,
+            state_before_unknown=node.state,
+            since=cluster.now,
+            reason=node.reason or "neither agent nor launcher has spoken",
+        )
+        cluster.put_node(node)
+    job = cluster.job_on(node.name)
+    trains = job is not None and job.state in TRAINING
+    if job is not None and trains and not is_stalled(cluster, job):
+        return
+    if not trains and node.state_before_unknown in OUT:
+        return
+    if not _is_told(cluster, node):
+        correlate.observe(cluster, rules, _lost(node, silence))
+
+
+def _is_told(cluster: Cluster, node: Node) -> bool:
+    """Whether this silence has its incident: an open one, or one that began since the last word."""
+    about = [one for one in cluster.incidents.values() if _is_about(one, node)]
+    return bool(about) and about[-1].phases.opened_at >= node.seen_at
+
+
+def _is_about(incident: Incident, node: Node) -> bool:
+    return incident.node == node.name and incident.fault_class is FaultClass.NODE_LOST
+
+
+def _lost(node: Node, silence: str) -> Fault:
+    text = f"neither its agent nor a launcher has spoken for {silence}"
+    return Fault(
+        fault_class=FaultClass.NODE_LOST,
+        severity=Severity.ERROR,
+        node=node.name,
+        device="host",
+        observed_at=node.seen_at,
+        simulated=node.simulated,
+        evidence=(Evidence(source="reports", text=text),),
+    )
