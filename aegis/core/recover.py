@@ -47,6 +47,7 @@ def assignments(cluster: Cluster, node: str) -> tuple[Assignment, ...]:
 def _assignment(cluster: Cluster, job: Job, node: str, launcher: LauncherState) -> Assignment:
     order = Assignment(
         job=job.spec.name,
+        launcher=launcher.launcher,
         epoch=cluster.epoch,
         sequence=job.sequence,
         generation=job.generation,

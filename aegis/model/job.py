@@ -145,11 +145,13 @@ class Assignment:
 
     A launcher starts a generation once, only if it is greater than any it started before and it is
     itself among the members; ranks of an older generation are stopped first. It ignores an
-    assignment with a smaller (epoch, sequence) than one it has obeyed. One without a world makes it
-    refuse the generation: it never starts it, and reports it as its own `generation`.
+    assignment with a smaller (epoch, sequence) than one it has obeyed, and one that was meant for
+    another launcher: an agent may still hold what the one before it was told. One without a world
+    makes it refuse the generation: it never starts it, and reports it as its own `generation`.
     """
 
     job: str
+    launcher: str = ""  # whom it is meant for; "": whoever runs the job here
     epoch: int  # of the controller: the fencing token
     sequence: int  # grows with every assignment of this job
     generation: int
