@@ -78,9 +78,7 @@ _ALL = (
         ("phase",),
         "How long each phase of a finished recovery took; phase total is all of it.",
     ),
-    _gauge(
-        "aegis_recovery_age_seconds", "", "The oldest recovery under way; 0 when there is none."
-    ),
+    _gauge("aegis_recovery_age_seconds", "", "The oldest recovery under way; 0: none."),
     # Jobs.
     _gauge("aegis_job_info", "job owner", "Always 1; who started the job."),
     _gauge("aegis_job_state", "job state", "1 for the state that the job is in."),

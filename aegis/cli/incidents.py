@@ -1,0 +1,89 @@
+"""`aegis incidents`: what broke, what was decided and why, what came of it."""
+
+import argparse
+import itertools
+from typing import Any
+
+from aegis.cli import show
+from aegis.cli.client import Client, Exit, add_options, guarded, part
+
+_EPILOG = """\
+examples:
+  aegis incidents
+  aegis incidents --state open
+  aegis incidents show inc-000001
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """List incidents, newest first; tell the story of one."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    _add_list_options(parser)
+    verbs = parser.add_subparsers(metavar="VERB")
+    listed = verbs.add_parser("list", help="newest first (without a verb: the same)")
+    _add_list_options(listed, of_verb=True)
+    shown = verbs.add_parser("show", help="the story of one")
+    add_options(shown, of_verb=True)
+    shown.add_argument("incident")
+    shown.set_defaults(run=guarded(run_show))
+
+
+def _add_list_options(parser: argparse.ArgumentParser, *, of_verb: bool = False) -> None:
+    add_options(parser, of_verb=of_verb)
+    states = ["any", "open", "watching", "recovering", "closed"]
+    options: dict[str, dict[str, Any]] = {
+        "--state": {"choices": states, "default": "any", "help": "default: any"},
+        "--node": {"default": "", "help": "only those of this node"},
+        "--job": {"default": "", "help": "only those of this job"},
+        "--limit": {"type": int, "default": 50, "help": "how many (default: 50)"},
+    }
+    for name, option in options.items():
+        parser.add_argument(name, **option | ({"default": argparse.SUPPRESS} if of_verb else {}))
+    parser.set_defaults(run=guarded(run_list))
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Incidents, newest first."""
+    listed = Client.of(arguments).items(
+        "/incidents",
+        state=arguments.state,
+        node=arguments.node,
+        job=arguments.job,
+        limit=min(max(arguments.limit, 1), 500),
+    )
+    incidents = list(itertools.islice(listed, max(arguments.limit, 0)))
+    if arguments.output == "json":
+        show.as_json(incidents)
+        return Exit.OK
+    show.table(
+        ("INCIDENT", "STATE", "SEVERITY", "OPENED", "HEADLINE"),
+        [
+            (
+                incident["id"],
+                incident["state"],
+                incident["severity"],
+                f"{show.ago(incident['phases']['opened_at'])} ago",
+                incident["headline"],
+            )
+            for incident in incidents
+        ],
+        "no incident" + ("" if arguments.state == "any" else f" is {arguments.state}"),
+    )
+    return Exit.OK
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """The story of one incident, and its timeline."""
+    incident: dict[str, Any] = Client.of(arguments).get(f"/incidents/{part(arguments.incident)}")
+    if arguments.output == "json":
+        show.as_json(incident)
+        return Exit.OK
+    for line in incident["story"]:
+        print(line)
+    print("\nTimeline")
+    start = incident["phases"]["observed_at"]
+    for entry in incident["entries"]:
+        after = entry["at"] - start
+        print(f"  {show.moment(entry['at'])}  {after:+9.2f} s  {entry['kind']:<9} {entry['text']}")
+    return Exit.OK

@@ -1,0 +1,1 @@
+"""The handlers of the REST API, one file for each noun."""

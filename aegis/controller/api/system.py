@@ -1,0 +1,85 @@
+"""The whole: summary, policy, rules, meta, tokens."""
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Response
+
+from aegis.controller.api.access import Admin, Here
+from aegis.controller.problems import RESPONSES, ProblemError, not_found
+from aegis.controller.tokens import Role
+from aegis.controller.views import (
+    Meta,
+    MintedToken,
+    PolicyView,
+    RulesView,
+    Summary,
+    TokenPage,
+    TokenRequest,
+    summary,
+)
+from aegis.wire import VERSION
+
+router = APIRouter(tags=["system"], responses=RESPONSES)
+
+
+@router.get("/summary")
+async def show_summary(here: Here) -> Summary:
+    """The verdict in a sentence, and the counts behind it."""
+    return summary(here)
+
+
+@router.get("/policy")
+async def show_policy(here: Here) -> PolicyView:
+    """The policy in force."""
+    return PolicyView(policy=here.cluster.policy, held=here.loop.held)
+
+
+@router.get("/rules")
+async def show_rules(here: Here) -> RulesView:
+    """The rules in force, in the order in which they are asked."""
+    rules = here.loop.state.rules
+    return RulesView(digest=rules.digest, rules=rules.rules, reload_error=here.reloads.error)
+
+
+@router.get("/meta")
+async def show_meta(here: Here) -> Meta:
+    """Versions of program, API and protocol."""
+    return Meta(
+        version=here.version,
+        api="v1",
+        protocol=VERSION,
+        epoch=here.cluster.epoch,
+        event=here.changes.number,
+    )
+
+
+# Not by Idempotency-Key: its answers are kept, and a secret must not be.
+@router.post("/tokens", status_code=HTTPStatus.CREATED)
+async def mint_token(body: TokenRequest, here: Here, _token: Admin) -> MintedToken:
+    """A new token for a node, an operator or an admin, shown this once."""
+    if (body.role is Role.NODE) != bool(body.node):
+        raise ProblemError(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "a token with the role node names its node, and no other does",
+            'for example {"role": "node", "node": "gpu-0001"}',
+        )
+    secret, minted = await here.store.call(
+        here.tokens.mint, body.role, node=body.node, name=body.name
+    )
+    return MintedToken(
+        token=secret, id=minted.id, role=minted.role, node=minted.node, name=minted.name
+    )
+
+
+@router.get("/tokens")
+async def list_tokens(here: Here, _token: Admin) -> TokenPage:
+    """All tokens, without their secrets."""
+    return TokenPage(items=tuple(here.tokens.all()))
+
+
+@router.delete("/tokens/{identity}", status_code=HTTPStatus.NO_CONTENT)
+async def revoke_token(identity: str, here: Here, _token: Admin) -> Response:
+    """Forget a token: whoever bears it is refused from now on."""
+    if not await here.store.call(here.tokens.revoke, identity):
+        raise not_found("token", identity, [one.id for one in here.tokens.all()])
+    return Response(status_code=HTTPStatus.NO_CONTENT)

@@ -1,0 +1,63 @@
+"""The open streams of agents and launchers, and which of them have news to be told.
+
+A newer connection of the same node, sender and job replaces the older one: a node that came back
+through another path must not be held up by a connection that nobody closed.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from aegis.model.node import Sender
+
+# Connections are numbered within an epoch, so that the numbers grow across restarts too.
+_CONNECTIONS_PER_EPOCH = 1_000_000
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Stream:
+    """One connection. Its handler waits for `news` and closes when `replaced` is set."""
+
+    node: str
+    sender: Sender
+    job: str
+    session: int
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    replaced: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Streams:
+    """All open streams."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, Sender, str], Stream] = {}
+        self._count = 0
+
+    def enter(self, epoch: int, node: str, sender: Sender, job: str) -> Stream:
+        """A new connection takes its place."""
+        self._count += 1
+        session = epoch * _CONNECTIONS_PER_EPOCH + self._count
+        stream = Stream(node=node, sender=sender, job=job, session=session)
+        if older := self._open.get((node, sender, job)):
+            older.replaced.set()
+        self._open[node, sender, job] = stream
+        return stream
+
+    def leave(self, stream: Stream) -> None:
+        """A connection has ended."""
+        key = (stream.node, stream.sender, stream.job)
+        if self._open.get(key) is stream:
+            del self._open[key]
+
+    def tell(self, nodes: Iterable[str]) -> None:
+        """What these nodes should be running has changed."""
+        wanted = set(nodes)
+        for stream in self._open.values():
+            if stream.node in wanted:
+                stream.news.set()
+
+    def counts(self) -> dict[Sender, int]:
+        """How many are open, by who speaks."""
+        found = Counter(stream.sender for stream in self._open.values())
+        return {sender: found[sender] for sender in Sender}

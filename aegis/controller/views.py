@@ -1,0 +1,223 @@
+"""What the API answers with, where that is more than a noun of `aegis.model`."""
+
+import time
+from collections import Counter
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from aegis.controller.services import Services
+from aegis.controller.tokens import Role, Token
+from aegis.core.cluster import Cluster
+from aegis.core.story import seconds, tell
+from aegis.model.incident import Incident
+from aegis.model.job import Job, JobState
+from aegis.model.node import Node, NodeState
+from aegis.model.policy import Policy
+from aegis.rules import Rule
+
+FAILED_LATELY_SECONDS = 3600.0
+
+
+class Level(StrEnum):
+    """How the whole stands."""
+
+    OK = "ok"
+    DEGRADED = "degraded"  # something is out, or being mended
+    CRITICAL = "critical"  # a person is needed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePage:
+    """Nodes by name."""
+
+    items: tuple[Node, ...]
+    next: str | None = None  # pass it as `cursor` for the next page
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """Jobs by name."""
+
+    items: tuple[Job, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentPage:
+    """Incidents, newest first."""
+
+    items: tuple[Incident, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentView(Incident):
+    """An incident with where its time went and its story in plain lines."""
+
+    seconds: dict[str, float | None]  # by phase: detect, decide, stop, provision, load, first_step
+    story: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The whole in one look."""
+
+    verdict: str  # one sentence
+    level: Level
+    nodes: dict[NodeState, int]
+    spares: int  # nodes that could take ranks of some job and hold none
+    jobs: dict[JobState, int]
+    open_incidents: int
+    policy: Policy
+    held: str  # why Aegis acts on nothing; empty: it may act
+    event_log_full: str  # why nothing can be written; empty: it can
+    silent_since: float | None  # much of the fleet fell silent at once
+    simulated: bool  # some node's hardware is simulated
+    rules_digest: str
+    epoch: int
+    version: str
+    as_of: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyView:
+    """The policy in force."""
+
+    policy: Policy
+    held: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesView:
+    """The rules in force, in the order in which they are asked."""
+
+    digest: str
+    rules: tuple[Rule, ...]
+    reload_error: str  # why the last reload was refused; empty: it was not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta:
+    """What this API is."""
+
+    version: str
+    api: str
+    protocol: int  # of agents
+    epoch: int
+    event: int  # the number of the newest event: where a stream of changes may begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRequest:
+    """A token to be minted: for a node, or for a person or program."""
+
+    role: Role
+    node: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MintedToken:
+    """A new token, shown this once."""
+
+    token: str
+    id: str
+    role: Role
+    node: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPage:
+    """All tokens, without their secrets."""
+
+    items: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why an operator wants it."""
+
+    reason: str
+
+
+def incident_view(incident: Incident) -> IncidentView:
+    """The incident as its page shows it."""
+    values = {field.name: getattr(incident, field.name) for field in fields(Incident)}
+    return IncidentView(**values, seconds=seconds(incident), story=tuple(tell(incident)))
+
+
+def summary(services: Services) -> Summary:
+    """The whole in one look."""
+    cluster, loop = services.cluster, services.loop
+    level, verdict = _verdict(services)
+    return Summary(
+        verdict=verdict,
+        level=level,
+        nodes=dict(Counter(NodeState(node.state) for node in cluster.nodes.values())),
+        spares=len({node.name for job in cluster.jobs.values() for node in cluster.spares(job)}),
+        jobs=dict(Counter(JobState(job.state) for job in cluster.jobs.values())),
+        open_incidents=len(cluster.open_incidents),
+        policy=cluster.policy,
+        held=loop.held,
+        event_log_full=loop.full,
+        silent_since=cluster.silent_since,
+        simulated=any(node.simulated for node in cluster.nodes.values()),
+        rules_digest=loop.state.rules.digest,
+        epoch=cluster.epoch,
+        version=services.version,
+        as_of=time.time(),
+    )
+
+
+def _verdict(services: Services) -> tuple[Level, str]:
+    """The worst thing first."""
+    cluster = services.cluster
+    if alarm := _alarm(services) or _jobs_in_trouble(cluster):
+        return Level.CRITICAL, alarm
+    if wanting := _wanting(cluster):
+        return Level.DEGRADED, wanting
+    nodes = len(cluster.nodes)
+    if not nodes:
+        return Level.OK, "No node has reported yet: mint a token and start an agent."
+    running = sum(job.state is JobState.RUNNING for job in cluster.jobs.values())
+    stand = f"All {nodes} nodes are" if nodes > 1 else "The one node is"
+    jobs = f"{running} job{'' if running == 1 else 's'} running"
+    return Level.OK, f"{stand} in service; {jobs}; no open incident."
+
+
+def _alarm(services: Services) -> str:
+    """Why Aegis itself does not act."""
+    if services.loop.full:
+        return f"Nothing is decided: {services.loop.full}."
+    if services.loop.held:
+        return f"Aegis holds and acts on nothing: {services.loop.held}."
+    if services.cluster.silent_since is not None:
+        return (
+            "Much of the fleet fell silent at once: Aegis suspects its own network and decides "
+            "nothing until it hears from them."
+        )
+    return ""
+
+
+def _jobs_in_trouble(cluster: Cluster) -> str:
+    for job in cluster.jobs.values():
+        if job.state is JobState.WAITING and job.attempts:
+            return f"Job {job.spec.name} has no ranks: {job.reason}."
+        if job.state is JobState.FAILED and cluster.now - job.since < FAILED_LATELY_SECONDS:
+            return f"Job {job.spec.name} failed: {job.reason}."
+    return ""
+
+
+def _wanting(cluster: Cluster) -> str:
+    """What is broken or out of service."""
+    if open_now := cluster.unresolved():
+        count = f"{len(open_now)} open incident{'s' if len(open_now) > 1 else ''}"
+        return f"{count}; the newest: {open_now[-1].headline}"
+    service = (NodeState.READY, NodeState.PROBATION)
+    out = [node for node in cluster.nodes.values() if node.state not in service]
+    if not out:
+        return ""
+    names = ", ".join(f"{node.name} is {node.state}" for node in out[:4])
+    more = f" and {len(out) - 4} more" if len(out) > 4 else ""
+    return f"Out of service: {names}{more}."
