@@ -13,12 +13,13 @@ from dataclasses import replace
 from aegis.core import recover
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
-from aegis.core.incidents import announced, cause, close, note, tell
+from aegis.core.incidents import announced, cause, close, note, notice
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.nodes import ease, suspect, take_out
 from aegis.core.rails import AEGIS, TRAINING
 from aegis.core.recovery import recovering
-from aegis.core.words import duration
+from aegis.core.story import held_back
+from aegis.core.words import counted, duration
 from aegis.model.fault import FaultClass
 from aegis.model.incident import (
     Decision,
@@ -72,16 +73,10 @@ def _look_again(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
         return
     age = cluster.now - cause(incident).observed_at
     if age > cluster.policy.event_ttl_seconds:
-        _close_idle(cluster, incident, f"{_standstill(incident)}; now too old to act on")
+        why = held_back(incident.decisions[-1])
+        _close_idle(cluster, incident, f"{why}; by now it is too old to act on")
         return
     _decide(cluster, rules, incident)
-
-
-def _standstill(incident: Incident) -> str:
-    decision = incident.decisions[-1]
-    if decision.result is DecisionResult.WOULD_ACT:
-        return f"observed only: {decision.reason}"
-    return f"nothing was done: {decision.reason}"
 
 
 def _close_idle(cluster: Cluster, incident: Incident, outcome: str) -> None:
@@ -159,7 +154,7 @@ def _decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     decision = decide(cluster, rules, incident)
     if incident.decisions and is_same_answer(incident.decisions[-1], decision):
         return
-    was_announced = announced(incident)
+    was_announced, said = announced(incident), len(cluster.notices)
     phases = replace(incident.phases, decided_at=cluster.now)
     incident = note(
         cluster,
@@ -172,7 +167,8 @@ def _decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     )
     _carry_out(cluster, incident, decision)
     if announced(incident) and not was_announced:
-        tell(cluster, "incident.opened", cluster.incidents[incident.id])
+        # Ahead of what acting has given to say: one that is closed at once was opened before.
+        cluster.notices.insert(said, notice("incident.opened", cluster.incidents[incident.id]))
 
 
 def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None:
@@ -265,7 +261,7 @@ def _give_up(cluster: Cluster, incident: Incident) -> None:
     job = _job_of(cluster, incident)
     assert job is not None, f"{incident.id} gives up no job"
     incident = _begin(cluster, incident, job)
-    reason = f"{job.restarts_without_progress} restarts without progress"
+    reason = f"{counted(job.restarts_without_progress, 'restart')} without progress"
     note(
         cluster,
         incident,

@@ -8,7 +8,7 @@ from aegis.core.cluster import Cluster
 from aegis.core.incidents import cause
 from aegis.core.rails import Request, verdicts
 from aegis.core.words import REMEDIES, listed
-from aegis.model.fault import Fault
+from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Alternative, Decision, DecisionResult, Incident, Remedy, Verdict
 from aegis.model.node import NodeState
 from aegis.model.policy import Mode
@@ -38,7 +38,7 @@ def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
         result=result,
         reason=_reason(rule, incident, result, said),
         verdicts=said,
-        alternatives=_alternatives(rule.remedy),
+        alternatives=_alternatives(rule.remedy, incident.fault_class),
         clears_when=_clears_when(result, said),
     )
 
@@ -93,7 +93,7 @@ def _nothing(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident) -
         mode=min(cluster.policy.mode, rule.mode, key=MODES.index),
         result=DecisionResult.NOTHING,
         reason=reason,
-        alternatives=_alternatives(rule.remedy),
+        alternatives=_alternatives(rule.remedy, incident.fault_class),
     )
 
 
@@ -147,8 +147,11 @@ _OTHERS: dict[Remedy, tuple[tuple[Remedy, str], ...]] = {
 }
 
 
-def _alternatives(remedy: Remedy) -> tuple[Alternative, ...]:
-    return tuple(Alternative(remedy=other, reason=why) for other, why in _OTHERS[remedy])
+def _alternatives(remedy: Remedy, fault_class: FaultClass) -> tuple[Alternative, ...]:
+    others = _OTHERS[remedy]
+    if remedy is Remedy.RESTART and fault_class in (FaultClass.NODE_LOST, FaultClass.NODE_REBOOTED):
+        others = ((Remedy.DRAIN_NOW, "nothing says that the node is sick once it is back"),)
+    return tuple(Alternative(remedy=other, reason=why) for other, why in others)
 
 
 _CLEARS = {

@@ -91,7 +91,7 @@ def close(cluster: Cluster, incident: Incident, outcome: str) -> Incident:
     )
     _let_go(cluster, closed)
     if announced(closed):
-        tell(cluster, "incident.closed", closed)
+        cluster.notices.append(notice("incident.closed", closed))
     return closed
 
 
@@ -114,12 +114,11 @@ def announced(incident: Incident) -> bool:
     return any(decision.remedy is not Remedy.COUNT for decision in incident.decisions)
 
 
-def tell(cluster: Cluster, kind: str, incident: Incident) -> None:
-    """Tell people how the incident stands."""
-    notice = Notify(
+def notice(kind: str, incident: Incident) -> Notify:
+    """Words to people on how the incident stands."""
+    return Notify(
         kind=kind, severity=incident.severity, text=incident.headline, incident=incident.id
     )
-    cluster.notices.append(notice)
 
 
 def signal(fault: Fault) -> str:

@@ -66,7 +66,7 @@ def _gathering(cluster: Cluster, job: Job) -> str:
 
 def _kept(cluster: Cluster, job: Job) -> list[str | None]:
     """The places in rank order, with the names of those who may stay."""
-    if not job.members:
+    if len(job.members) != job.spec.nodes:
         return [None] * job.spec.nodes
     return [
         member.node if _may_stay(cluster, job, cluster.nodes[member.node]) else None

@@ -9,7 +9,7 @@ from math import floor
 
 from aegis.core.cluster import Cluster, launcher_of
 from aegis.core.levels import is_live, is_unhealthy
-from aegis.core.words import duration, listed
+from aegis.core.words import counted, duration, listed
 from aegis.model.fault import Fault
 from aegis.model.incident import Incident, Remedy, Verdict
 from aegis.model.job import Job, JobState
@@ -111,8 +111,10 @@ def budget(request: Request) -> Verdict:
     taken = sum(at > since for node in cluster.nodes.values() for at in node.taken_at)
     allowed = max(policy.nodes_out_max, floor(policy.nodes_out_fraction * len(cluster.nodes)))
     window = duration(policy.nodes_out_window_seconds)
-    text = f"{taken} of {allowed} nodes taken in {window}"
-    return _said("budget", passed=taken < allowed, text=text)
+    text = f"{taken} of {counted(allowed, 'node')} taken in {window}"
+    if taken >= allowed:
+        return _said("budget", passed=False, text=f"the budget is used up: {text}")
+    return _said("budget", passed=True, text=text)
 
 
 def spare(request: Request) -> Verdict:
@@ -145,7 +147,7 @@ def restarts(request: Request) -> Verdict:
     if job is None:
         return _said("restarts", passed=True, text="no job to restart")
     used, allowed = job.restarts_without_progress, job.spec.restarts_max
-    text = f"{used} of {allowed} restarts without progress"
+    text = f"{used} of {counted(allowed, 'restart')} without progress used"
     return _said("restarts", passed=used < allowed, text=text)
 
 

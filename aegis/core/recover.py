@@ -57,7 +57,7 @@ def _assignment(cluster: Cluster, job: Job, node: str, launcher: LauncherState) 
         return replace(order, finished=True, exit_code=job.exit_code)
     if launcher.launcher in job.ended_launchers:
         reason = f"a newer run of job {job.spec.name} has taken the place of this one"
-        return replace(order, finished=True, exit_code=1, reason=reason)
+        return replace(order, finished=True, exit_code=job.ended_exit_code, reason=reason)
     member = Member(node=node, launcher=launcher.launcher, address=launcher.address)
     if job.state in (JobState.STARTING, JobState.RUNNING) and member in job.members:
         return replace(order, world=_world(job))
@@ -91,6 +91,7 @@ def resubmit(cluster: Cluster, job: Job, spec: JobSpec) -> Job:
         generation=job.generation,
         sequence=job.sequence + 1,
         ended_launchers=job.ended_launchers,
+        ended_exit_code=job.exit_code,
     )
     cluster.put_job(again)
     return again
@@ -153,6 +154,8 @@ def start(cluster: Cluster, job: Job) -> None:
             members=members,
             master_port=port,
             awaiting=frozenset(names),
+            stop=StopKind.NOW,
+            step=job.checkpoint_step,
             progress_at=cluster.now,
             attempts=(*job.attempts, attempt)[-ATTEMPTS_KEPT:],
         )

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from aegis.core.words import FAULTS, REMEDIES, duration, listed
+from aegis.core.words import FAULTS, REMEDIES, counted, duration, listed
 from aegis.model.incident import (
     Decision,
     DecisionResult,
@@ -38,38 +38,45 @@ def seconds(incident: Incident) -> dict[str, float | None]:
     return took
 
 
+def what(incident: Incident) -> str:
+    """What broke and where, as a headline begins: "Rank 3 died on node-2"."""
+    words, node, device = FAULTS[incident.fault_class], incident.node, incident.device
+    if device == "launcher":
+        return f"Launcher gone on {node}"
+    if device[:4] == "rank" and device[4:].isdigit():
+        return f"{words.replace('Rank', f'Rank {device[4:]}', 1)} on {node}"
+    if words.startswith("Node "):
+        return words.replace("Node", f"Node {node}", 1)
+    return f"{words} on {where(incident)}"
+
+
 def where(incident: Incident) -> str:
-    """The thing that broke: "node-2 gpu3", "rank 2 on node-1", "node-3"."""
-    if incident.device.startswith("rank"):
-        return f"{incident.node}, {incident.device.replace('rank', 'rank ')}"
+    """The thing that broke: "node-2 gpu3", "node-1 rank3", "node-3"."""
     if incident.device.startswith("step"):
-        return f"job {incident.job}, {incident.device.replace('step', 'step ')}"
-    if incident.device in ("launcher", "ranks"):
-        return f"{incident.node}, with its {incident.device}"
-    if incident.device in ("", "host"):
+        return f"job {incident.job}, step {incident.device[4:]}"
+    if incident.device in ("", "host", "ranks"):
         return incident.node or incident.job or ""
     return f"{incident.node} {incident.device}"
 
 
 def headline(incident: Incident) -> str:
     """One sentence: what, where, effect, what Aegis did, and how it stands."""
-    return f"{FAULTS[incident.fault_class]} on {where(incident)}: {_standing(incident)}"
+    return f"{what(incident)}: {_standing(incident)}"
 
 
 def recovered(incident: Incident) -> str:
     """What came of a recovery, in one sentence."""
     moved = [name for name in incident.nodes_after if name not in incident.nodes_before]
-    place = f"at {listed(moved)}" if moved else "in place"
-    steps = ""
+    text = f"job {incident.job} goes on {f'at {listed(moved)}' if moved else 'in place'}"
     if incident.resumed_step is not None:
-        lost = incident.steps_lost or 0
-        steps = f" from step {incident.resumed_step}, {lost} step{'' if lost == 1 else 's'} lost"
+        lost = counted(incident.steps_lost or 0, "step")
+        text += f" from step {incident.resumed_step}, {lost} lost"
     end = incident.phases.first_step_at or incident.phases.loaded_at
-    took = ""
     if end is not None:
-        after = duration(max(0.0, end - incident.phases.observed_at))
-        took = f", {after} after the fault"
-    return f"job {incident.job} goes on {place}{steps}{took}"
+        text += f", {duration(max(0.0, end - incident.phases.observed_at))} after the fault"
+    if rejected := len(incident.rejected_checkpoints):
+        text += f"; {counted(rejected, 'newer checkpoint')} failed verification"
+    return text
 
 
 def _standing(incident: Incident) -> str:
@@ -81,18 +88,37 @@ def _standing(incident: Incident) -> str:
         case IncidentState.RECOVERING:
             return _under_way(incident)
         case IncidentState.OPEN:
-            return incident.decisions[-1].reason if incident.decisions else "not yet decided"
+            return held_back(incident.decisions[-1]) if incident.decisions else "not decided"
         case _:
             assert_never(incident.state)
 
 
 def _under_way(incident: Incident) -> str:
     decision = incident.decisions[-1]
+    if decision.result is DecisionResult.BLOCKED:
+        return f"job {incident.job} is being given up"
     if decision.remedy is Remedy.RESTART:
         return f"job {incident.job} is being restarted"
     if incident.job is None:
         return f"{incident.node} is being taken out"
     return f"{incident.node} is being drained and job {incident.job} moved"
+
+
+def held_back(decision: Decision) -> str:
+    """Why nothing is under way."""
+    remedy = REMEDIES[decision.remedy]
+    match decision.result:
+        case DecisionResult.WOULD_ACT:
+            return f"Aegis would {remedy}, but the mode is {decision.mode}"
+        case DecisionResult.NEEDS_APPROVAL:
+            return f"Aegis would {remedy} and waits for a person to agree"
+        case DecisionResult.BLOCKED:
+            refused = [one.text for one in decision.verdicts if not one.passed]
+            return f"Aegis would {remedy}, but {listed(refused)}"
+        case DecisionResult.NOTHING | DecisionResult.ACTED:
+            return "it lasts, and no act is called for"
+        case _:
+            assert_never(decision.result)
 
 
 def tell(incident: Incident) -> list[str]:
@@ -106,13 +132,18 @@ def tell(incident: Incident) -> list[str]:
         f"Effect    {_effect(incident)}",
         *(line for decision in incident.decisions for line in _decision(decision)),
         *(f"Action    {text}" for text in _texts(incident, EntryKind.ACTION)),
-        *(f"Checkpoint {text}" for text in incident.rejected_checkpoints),
+        *(f"Skipped   {text}{_instead(incident)}" for text in incident.rejected_checkpoints),
         *(f"Human     {text}" for text in _texts(incident, EntryKind.HUMAN)),
         f"Outcome   {incident.outcome or 'not over yet'}",
     ]
     if incident.phases.first_step_at is not None:
         lines.append(f"Seconds   {_where_time_went(incident)}")
     return lines
+
+
+def _instead(incident: Incident) -> str:
+    step = incident.resumed_step
+    return "" if step is None else f"; resumed from step {step}"
 
 
 def _evidence(incident: Incident) -> list[str]:
@@ -124,24 +155,23 @@ def _evidence(incident: Incident) -> list[str]:
     ]
     shown = list(dict.fromkeys(texts))[:4]
     if incident.suppressed:
-        shown.append(f"{incident.suppressed} more signals of the same cause")
+        shown.append(f"{counted(incident.suppressed, 'more signal')} of the same cause")
     return shown
 
 
 def _effect(incident: Incident) -> str:
     if incident.job is None:
         return "no job was touched"
-    if not _stopped(incident):
-        return f"job {incident.job} has ranks there; Aegis has not stopped it"
-    return (
-        f"job {incident.job} stopped at step {incident.last_step_before} "
+    at = (
+        f"at step {incident.last_step_before} "
         f"(generation {incident.generation_before} on {listed(incident.nodes_before)})"
     )
-
-
-def _stopped(incident: Incident) -> bool:
     acted = any(one.result is DecisionResult.ACTED for one in incident.decisions)
-    return bool(incident.generation_before) and acted
+    if incident.generation_before and (acted or incident.phases.stopped_at is not None):
+        return f"job {incident.job} stopped {at}"
+    if incident.fault_class.startswith("job.worker"):
+        return f"job {incident.job} lost a rank {at}"
+    return f"job {incident.job} has ranks there; Aegis has not stopped it"
 
 
 def _decision(decision: Decision) -> list[str]:

@@ -72,7 +72,7 @@ FAULTS: dict[FaultClass, str] = {
     FaultClass.NODE_REBOOTED: "Node rebooted",
     FaultClass.JOB_WORKER_EXITED: "Rank died",
     FaultClass.JOB_WORKER_OOM_KILLED: "Rank killed for lack of memory",
-    FaultClass.JOB_HANG: "Job does not come on",
+    FaultClass.JOB_HANG: "Job stuck",
     FaultClass.JOB_STRAGGLER: "Slow rank",
     FaultClass.JOB_LOSS_SPIKE: "Loss spike",
     FaultClass.JOB_LOSS_NAN: "Loss is not a number",
@@ -83,7 +83,7 @@ FAULTS: dict[FaultClass, str] = {
 REMEDIES: dict[Remedy, str] = {
     Remedy.COUNT: "count it",
     Remedy.NOTIFY: "tell people",
-    Remedy.RESTART: "restart the ranks in place",
+    Remedy.RESTART: "restart the job's ranks",
     Remedy.DRAIN_SAVING: "save, then move off the node",
     Remedy.DRAIN_NOW: "move off the node without saving",
 }
@@ -98,6 +98,11 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 step", "3 steps"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def listed(names: tuple[str, ...] | list[str]) -> str:

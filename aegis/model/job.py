@@ -205,4 +205,5 @@ class Job:
     restarts: int = 0
     exit_code: int = 0  # what launchers exit with once it is done or failed
     ended_launchers: frozenset[str] = frozenset()  # they belong to a run of this name that is over
+    ended_exit_code: int = 0  # of that run
     attempts: tuple[Attempt, ...] = ()  # the newest 50

@@ -1,0 +1,140 @@
+"""Generations: one ends before the next begins, and each gets a store of its own."""
+
+from dataclasses import replace
+
+from aegis.core.recover import assignments
+from aegis.model.job import JobSpec, JobState, LauncherPhase
+from aegis.model.node import NodeState
+
+
+def told(fleet, node):
+    (assignment,) = assignments(fleet.cluster, node)
+    return assignment
+
+
+def test_the_first_start_waits_for_the_spares(make_fleet) -> None:
+    """A job that starts before its spare would have none at the first fault."""
+    fleet = make_fleet("n3")
+    assert [member.node for member in fleet.job.members] == ["n1", "n2"]
+
+
+def test_the_first_start_does_not_wait_for_ever(make_fleet) -> None:
+    """After gather_seconds the job starts with what is there."""
+    fleet = make_fleet(gather_seconds=5)
+    spec = JobSpec(name="other", nodes=1, ranks_per_node=2, spares=3)
+    fleet.connect("m1", spec=spec)
+    fleet.tick(4)
+    assert fleet.cluster.jobs["other"].state is JobState.WAITING
+    fleet.tick(2)
+    assert fleet.cluster.jobs["other"].state is JobState.STARTING
+
+
+def test_no_generation_begins_while_a_rank_of_the_last_may_live(fleet) -> None:
+    """Both nodes must have said so, in whatever order."""
+    fleet.fault("n1", "gpu.ecc.uncorrectable")
+    fleet.obey("n1")
+    assert (fleet.job.state, fleet.job.awaiting) == (JobState.STOPPING, {"n2"})
+    fleet.obey("n2")
+    assert (fleet.job.state, fleet.job.generation) == (JobState.STARTING, 2)
+
+
+def test_a_launcher_that_never_heard_of_the_generation_is_waited_for(make_fleet) -> None:
+    """An order to start may still be on its way: only a launcher that refuses it is done with."""
+    fleet = make_fleet()
+    fleet.die("n1", rank=0)
+    fleet.obey("n2")
+    fleet.obey("n1")
+    assert (fleet.job.state, fleet.job.generation) == (JobState.STARTING, 2)
+    # n2 runs generation 2, n1 has not answered yet; now the job has to stop again.
+    fleet.launchers["n2"] = replace(fleet.launchers["n2"], generation=2)
+    fleet.fault("n2", "gpu.ecc.uncorrectable")
+    fleet.say("n1")
+    assert "n1" in fleet.job.awaiting
+    fleet.obey("n1")
+    assert "n1" not in fleet.job.awaiting
+
+
+def test_survivors_keep_their_place(fleet) -> None:
+    """The spare takes the place of the lost one, so ranks keep their numbers."""
+    fleet.fault("n1", "gpu.ecc.uncorrectable")
+    fleet.obey("n1", "n2")
+    assert [member.node for member in fleet.job.members] == ["n3", "n2"]
+
+
+def test_a_store_serves_one_generation(fleet) -> None:
+    """Keys of a dead generation are never read: the first member must have a fresh store."""
+    fleet.die("n2", rank=3)
+    stale = replace(fleet.launchers["n1"], store_port=4000)
+    fleet.launchers["n1"] = stale
+    fleet.obey("n1")
+    assert (fleet.job.state, fleet.job.reason) == (
+        JobState.WAITING,
+        "the launcher on n1 has no fresh rendezvous store yet",
+    )
+    fleet.launchers["n1"] = replace(fleet.launchers["n1"], store_port=4007)
+    fleet.say("n1")
+    assert (fleet.job.state, fleet.job.master_port) == (JobState.STARTING, 4007)
+
+
+def test_an_assignment_names_the_very_launcher(fleet) -> None:
+    """A launcher that came in place of another is told to hold no ranks of that generation."""
+    fleet.launchers["n2"] = replace(
+        fleet.launchers["n2"], launcher="another", generation=0, phase=LauncherPhase.IDLE, ranks=()
+    )
+    fleet.say("n2")
+    assert told(fleet, "n2").world is None
+
+
+def test_assignments_grow_in_sequence(fleet) -> None:
+    """A launcher can tell which of two orders is the newer one."""
+    before = told(fleet, "n1").sequence
+    fleet.fault("n1", "gpu.ecc.uncorrectable")
+    assert told(fleet, "n1").sequence > before
+
+
+def test_a_spare_on_probation_is_the_last_choice(make_fleet) -> None:
+    """A node that has just been repaired waits behind those that never broke."""
+    fleet = make_fleet("n3", "n4")
+    fleet.cluster.put_node(replace(fleet.cluster.nodes["n3"], state=NodeState.PROBATION))
+    assert [node.name for node in fleet.cluster.spares(fleet.job)] == ["n4", "n3"]
+
+
+def test_a_job_without_checkpoints_shows_progress_by_its_steps(make_fleet) -> None:
+    """It begins at 0 each time: only a step that was never reached before counts."""
+    fleet = make_fleet()
+    fleet.train("n1", "n2", step=80)
+    assert fleet.job.best_step == 80
+    fleet.die("n1", rank=0)
+    fleet.obey("n2")
+    fleet.obey("n1", "n2")
+    fleet.train("n1", "n2", step=40)
+    assert fleet.job.restarts_without_progress == 1
+    fleet.train("n1", "n2", step=81)
+    assert fleet.job.restarts_without_progress == 0
+
+
+def test_a_script_that_reports_no_steps_recovers_after_a_while(make_fleet) -> None:
+    """An unmodified script is judged by its life: settle_seconds of it."""
+    fleet = make_fleet(settle_seconds=20)
+    for node in ("n1", "n2"):
+        ranks = tuple(replace(rank, step=0) for rank in fleet.launchers[node].ranks)
+        fleet.launchers[node] = replace(
+            fleet.launchers[node], ranks=ranks, checkpoint_step=0, resumed_step=None
+        )
+        fleet.say(node)
+    fleet.die("n1", rank=0)
+    fleet.obey("n2")
+    fleet.obey("n1", "n2")
+    fleet.tick(25)
+    assert fleet.incident.outcome == (
+        "job llama goes on in place; its ranks have lived for 20 s and report no steps"
+    )
+
+
+def test_two_jobs_share_the_fleet_and_no_node(make_fleet) -> None:
+    """A node that holds ranks of one job is no spare of another."""
+    fleet = make_fleet("n3", gather_seconds=0)
+    fleet.connect("m1", spec=JobSpec(name="small", nodes=1, ranks_per_node=2))
+    small = fleet.cluster.jobs["small"]
+    assert [member.node for member in small.members] == ["m1"]
+    assert fleet.cluster.spares(fleet.job)[0].name == "n3"

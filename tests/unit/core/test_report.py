@@ -1,0 +1,87 @@
+"""Reports are levels: lost, late and repeated ones do no harm, whoever brings them."""
+
+from dataclasses import replace
+
+from aegis.core.cluster import contact_of, launcher_of
+from aegis.model.job import JobState, LauncherPhase
+from aegis.model.node import NodeReport, NodeState, Sender
+
+
+def test_a_repeated_report_changes_nothing(fleet) -> None:
+    """The network may deliver twice."""
+    fleet.sequences["n1"] -= 1
+    before = dict(fleet.cluster.nodes)
+    assert fleet.say("n1") == []
+    assert fleet.cluster.nodes == before
+
+
+def test_a_report_of_an_older_connection_is_late(fleet) -> None:
+    """A connection that was replaced has nothing to say any more."""
+    fleet.say("n1", session=2)
+    fleet.launchers["n1"] = replace(fleet.launchers["n1"], phase=LauncherPhase.FAILED)
+    fleet.say("n1", session=1)
+    assert fleet.job.state is JobState.RUNNING
+
+
+def test_a_launcher_whose_agent_is_away_speaks_for_itself(fleet) -> None:
+    """The job goes on, and its progress is seen, without the agent."""
+    launcher = fleet.launchers["n1"]
+    ranks = tuple(replace(rank, step=70) for rank in launcher.ranks)
+    fleet.launchers["n1"] = replace(launcher, ranks=ranks)
+    fleet.at += 5
+    fleet.say("n1", sender=Sender.LAUNCHER, session=7, devices=())
+    node = fleet.cluster.nodes["n1"]
+    assert contact_of(node, "llama").by is Sender.LAUNCHER
+    assert launcher_of(node, "llama").ranks[0].step == 70
+    assert (node.seen_at, node.agent_seen_at) == (fleet.at, fleet.at - 5)
+
+
+def test_an_agent_that_is_new_does_not_yet_know_its_launcher(fleet) -> None:
+    """For a moment it reports none; nobody concludes anything from that."""
+    fleet.say("n1", session=2, launchers=())
+    assert fleet.job.state is JobState.RUNNING
+    fleet.say("n1", session=2)
+    fleet.tick(60)
+    assert fleet.job.generation == 1
+
+
+def test_a_launcher_that_was_followed_by_another_never_comes_back(fleet) -> None:
+    """A late word of the old one would look like another restart."""
+    old = fleet.launchers["n3"]
+    fleet.launchers["n3"] = replace(old, launcher="n3-second")
+    fleet.say("n3")
+    fleet.launchers["n3"] = old
+    fleet.say("n3", sender=Sender.LAUNCHER, session=9)
+    assert launcher_of(fleet.cluster.nodes["n3"], "llama").launcher == "n3-second"
+
+
+def test_a_launcher_does_not_go_back_in_its_life(fleet) -> None:
+    """A state of an earlier generation or phase is an overtaken one."""
+    idle = replace(fleet.launchers["n1"], phase=LauncherPhase.IDLE, generation=0, ranks=())
+    fleet.launchers["n1"] = idle
+    fleet.say("n1", sender=Sender.LAUNCHER, session=9)
+    assert fleet.job.state is JobState.RUNNING
+    assert launcher_of(fleet.cluster.nodes["n1"], "llama").generation == 1
+
+
+def test_a_report_of_a_launcher_says_nothing_of_the_devices(fleet) -> None:
+    """What the agent has read stays until the agent says otherwise."""
+    fleet.say("n1", version="1.2")
+    fleet.say("n1", sender=Sender.LAUNCHER, session=9)
+    assert fleet.cluster.nodes["n1"].version == "1.2"
+
+
+def test_a_node_that_speaks_again_is_where_it_was(fleet) -> None:
+    """Silence alone does not blame a node."""
+    fleet.tick(40, silent=("n3",))
+    assert fleet.cluster.nodes["n3"].state is NodeState.UNKNOWN
+    fleet.say("n3")
+    assert fleet.cluster.nodes["n3"].state is NodeState.READY
+
+
+def test_a_node_without_a_launcher_is_no_spare(fleet) -> None:
+    """A machine that only has an agent cannot take ranks."""
+    fleet.launchers["n9"] = None
+    fleet.say("n9")
+    assert [node.name for node in fleet.cluster.spares(fleet.job)] == ["n3"]
+    assert isinstance(NodeReport(node="n9", sender=Sender.AGENT, session=1, sequence=1), NodeReport)
