@@ -44,6 +44,7 @@ def build(services: Services) -> FastAPI:
         summary="Nodes, jobs and incidents of training clusters, and what was decided about them.",
         docs_url=None,  # the framework's pages load scripts from elsewhere
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.services = services
     app.state.exposition = Exposition(services)

@@ -84,7 +84,7 @@ class Notifier:
     async def run(self) -> None:
         """Deliver one after another until cancelled; then what waits gets a last short chance."""
         if not self._webhook:
-            return
+            await asyncio.Event().wait()  # until cancelled, like the other tasks
         import httpx  # noqa: PLC0415  only who has a webhook pays for it
 
         async with httpx.AsyncClient(timeout=TRY_SECONDS) as client:

@@ -73,9 +73,7 @@ async def _serve(settings: Settings, store: Store, rules: RuleSet, policy: Polic
         store.release()
     services = _put_together(settings, store, sockets.url(listeners[0]))
     await services.loop.begin(rules, policy)
-    running = _Running(settings, services, listeners)
-    running.announce()
-    return await running.until_told()
+    return await _Running(settings, services, listeners).until_told()
 
 
 def _put_together(settings: Settings, store: Store, address: str) -> Services:
@@ -141,7 +139,7 @@ class _Running:
             )
         )
 
-    def announce(self) -> None:
+    def _announce(self) -> None:
         """One line for whoever started it, and a word to systemd."""
         self._services.loop.watchdog.say("READY=1")
         policy = self._services.cluster.policy
@@ -163,6 +161,7 @@ class _Running:
     async def until_told(self) -> int:
         """Serve until a signal; then end in order."""
         self._listen_to_signals()
+        self._announce()
         services = self._services
         heart = asyncio.create_task(services.loop.run(), name="loop")
         bell = asyncio.create_task(services.notifier.run(), name="notifier")
