@@ -93,9 +93,12 @@ def ensure_admin(tokens: Tokens, file: Path) -> None:
     if file.exists():
         return
     secret, _token = tokens.mint(Role.ADMIN)
+    part = file.with_suffix(".part")  # renamed when whole: an empty file would look like a token
     try:
-        file.touch(mode=0o600)
-        file.write_text(secret + "\n")
+        part.unlink(missing_ok=True)
+        part.touch(mode=0o600)
+        part.write_text(secret + "\n")
+        part.rename(file)
     except OSError as error:
         raise StoreError(f"cannot write the admin token to {file}: {error.strerror}") from error
 

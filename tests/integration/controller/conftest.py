@@ -225,6 +225,14 @@ def controller(make):
     return make().start()
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One for a whole module, for tests that leave each other alone."""
+    program = Program(tmp_path_factory.mktemp("shared") / "data").start()
+    yield program
+    program.stop()
+
+
 @pytest.fixture
 def agent(cleanup):
     """Connect an agent to a controller."""

@@ -15,107 +15,107 @@ def is_problem(answer, status):
     return problem
 
 
-def test_nothing_changes_without_a_token(controller, agent):
+def test_nothing_changes_without_a_token(shared, agent):
     """No token and a wrong one are both refused with a 401 that says what to do."""
-    agent(controller, "n1").send()
+    agent(shared, "n11").send()
     for token in ("", "aegis_admin_wrong"):
-        problem = is_problem(controller.post("/nodes/n1:cordon", {"reason": "x"}, token=token), 401)
+        problem = is_problem(shared.post("/nodes/n11:cordon", {"reason": "x"}, token=token), 401)
         assert problem["hint"]
-    assert controller.json("/nodes/n1")["state"] == "ready"
+    assert shared.json("/nodes/n11")["state"] == "ready"
 
 
-def test_a_node_token_is_for_its_node_alone(controller, agent):
+def test_a_node_token_is_for_its_node_alone(shared, agent):
     """It opens the stream of its own node and nothing else."""
-    token = controller.mint("n1")
-    is_problem(controller.post("/nodes/n1:cordon", {"reason": "x"}, token=token), 403)
-    is_problem(controller.post("/tokens", {"role": "admin"}, token=token), 403)
+    token = shared.mint("n12")
+    is_problem(shared.post("/nodes/n12:cordon", {"reason": "x"}, token=token), 403)
+    is_problem(shared.post("/tokens", {"role": "admin"}, token=token), 403)
     with pytest.raises(InvalidStatus) as refused:
-        agent(controller, "n2", token=token)
+        agent(shared, "n12b", token=token)
     assert refused.value.response.status_code == 403
-    assert b"aegis nodes token n2" in refused.value.response.body
-    agent(controller, "n1", token=token).send()
+    assert b"aegis nodes token n12b" in refused.value.response.body
+    agent(shared, "n12", token=token).send()
 
 
-def test_a_stream_needs_a_token_of_this_controller(controller, agent):
+def test_a_stream_needs_a_token_of_this_controller(shared, agent):
     """An unknown token is a 401 before the stream opens."""
     with pytest.raises(InvalidStatus) as refused:
-        agent(controller, "n1", token="aegis_node_of_another")
+        agent(shared, "n13", token="aegis_node_of_another")
     assert refused.value.response.status_code == 401
 
 
-def test_an_operator_may_drain_but_not_mint(controller, agent):
+def test_an_operator_may_drain_but_not_mint(shared, agent):
     """Roles do not add up by accident, and the actor's name is in the record."""
-    agent(controller, "n1").send()
-    made = controller.post("/tokens", {"role": "operator", "name": "alice"}).json()
-    node = controller.post("/nodes/n1:cordon", {"reason": "fan"}, token=made["token"]).json()
+    agent(shared, "n14").send()
+    made = shared.post("/tokens", {"role": "operator", "name": "alice"}).json()
+    node = shared.post("/nodes/n14:cordon", {"reason": "fan"}, token=made["token"]).json()
     assert (node["state"], node["held_by"]) == ("cordoned", "alice")
-    is_problem(controller.post("/tokens", {"role": "operator"}, token=made["token"]), 403)
+    is_problem(shared.post("/tokens", {"role": "operator"}, token=made["token"]), 403)
 
 
-def test_a_revoked_token_opens_nothing(controller, agent):
+def test_a_revoked_token_opens_nothing(shared, agent):
     """And the list of tokens shows no secret."""
-    made = controller.post("/tokens", {"role": "operator", "name": "bob"}).json()
-    admin = {"authorization": f"Bearer {controller.admin_token}"}
-    listed = controller.get("/api/v1/tokens", **admin)
+    made = shared.post("/tokens", {"role": "operator", "name": "bob"}).json()
+    admin = {"authorization": f"Bearer {shared.admin_token}"}
+    listed = shared.get("/api/v1/tokens", **admin)
     assert made["id"] in listed.text
     assert made["token"] not in listed.text
-    gone = httpx.delete(f"{controller.url}/api/v1/tokens/{made['id']}", headers=admin)
+    gone = httpx.delete(f"{shared.url}/api/v1/tokens/{made['id']}", headers=admin)
     assert gone.status_code == 204
-    agent(controller, "n1").send()
-    is_problem(controller.post("/nodes/n1:cordon", {"reason": "x"}, token=made["token"]), 401)
+    agent(shared, "n15").send()
+    is_problem(shared.post("/nodes/n15:cordon", {"reason": "x"}, token=made["token"]), 401)
 
 
 def test_tokens_survive_a_restart(make, agent):
     """The hash is on disk before the secret is shown."""
     program = make().start()
-    token = program.mint("n1")
+    token = program.mint("n16")
     program.kill()
     program.start()
-    agent(program, "n1", token=token).send()
+    agent(program, "n16", token=token).send()
 
 
-def test_the_admin_token_is_for_its_owner(controller):
+def test_the_admin_token_is_for_its_owner(shared):
     """Nobody else on the machine can read it."""
-    assert (controller.data / "admin.token").stat().st_mode & 0o077 == 0
-    assert (controller.data / "aegis.db").stat().st_mode & 0o077 == 0
+    assert (shared.data / "admin.token").stat().st_mode & 0o077 == 0
+    assert (shared.data / "aegis.db").stat().st_mode & 0o077 == 0
 
 
-def test_every_error_is_a_problem(controller):
+def test_every_error_is_a_problem(shared):
     """Also those that the framework raises by itself."""
-    is_problem(controller.get("/api/v1/nodes/none"), 404)
-    is_problem(controller.get("/api/v1/nothing/here"), 404)
-    is_problem(controller.get("/api/v1/incidents/inc-999999"), 404)
-    is_problem(httpx.put(controller.url + "/api/v1/nodes"), 405)
-    is_problem(controller.get("/api/v1/nodes?limit=0"), 422)
-    is_problem(controller.get("/api/v1/incidents?state=odd"), 422)
-    is_problem(controller.post("/nodes/none:cordon", {}), 422)
-    is_problem(controller.post("/tokens", {"role": "node"}), 422)
+    is_problem(shared.get("/api/v1/nodes/none"), 404)
+    is_problem(shared.get("/api/v1/nothing/here"), 404)
+    is_problem(shared.get("/api/v1/incidents/inc-999999"), 404)
+    is_problem(httpx.put(shared.url + "/api/v1/nodes"), 405)
+    is_problem(shared.get("/api/v1/nodes?limit=0"), 422)
+    is_problem(shared.get("/api/v1/incidents?state=odd"), 422)
+    is_problem(shared.post("/nodes/none:cordon", {}), 422)
+    is_problem(shared.post("/tokens", {"role": "node"}), 422)
 
 
-def test_a_refused_verb_says_why(controller, agent):
+def test_a_refused_verb_says_why(shared, agent):
     """What the core refuses is a conflict with its sentence."""
-    agent(controller, "n1").send()
-    problem = is_problem(controller.post("/nodes/n1:uncordon", {"reason": "x"}), 409)
+    agent(shared, "n19").send()
+    problem = is_problem(shared.post("/nodes/n19:uncordon", {"reason": "x"}), 409)
     assert "not cordoned" in problem["detail"]
 
 
-def test_a_request_id_is_kept_or_drawn(controller):
+def test_a_request_id_is_kept_or_drawn(shared):
     """Whoever sends one finds it in the answer; nobody can smuggle anything through it."""
-    assert controller.get("/livez", **{"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
-    drawn = controller.get("/livez", **{"x-request-id": "a b"}).headers["x-request-id"]
+    assert shared.get("/livez", **{"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    drawn = shared.get("/livez", **{"x-request-id": "a b"}).headers["x-request-id"]
     assert len(drawn) == 32
 
 
-def test_the_same_idempotency_key_acts_once(controller, agent):
+def test_the_same_idempotency_key_acts_once(shared, agent):
     """A repeated request gets the first answer; another request with the key is a mistake."""
-    agent(controller, "n1").send()
+    agent(shared, "n21").send()
     key = {"idempotency-key": "k1"}
-    first = controller.post("/nodes/n1:cordon", {"reason": "a"}, **key)
-    again = controller.post("/nodes/n1:cordon", {"reason": "a"}, **key)
+    first = shared.post("/nodes/n21:cordon", {"reason": "a"}, **key)
+    again = shared.post("/nodes/n21:cordon", {"reason": "a"}, **key)
     assert first.status_code == again.status_code == 200
     assert again.json() == first.json()
     assert again.headers["idempotency-replayed"] == "true"
-    is_problem(controller.post("/nodes/n1:cordon", {"reason": "b"}, **key), 422)
+    is_problem(shared.post("/nodes/n21:cordon", {"reason": "b"}, **key), 422)
 
 
 def test_pages_follow_each_other(controller, agent):
@@ -144,9 +144,9 @@ def test_incidents_are_listed_newest_first_by_state(controller, agent):
     assert set(whole["seconds"]) >= {"detect", "decide", "first_step"}
 
 
-def test_the_description_names_every_path_and_its_types(controller):
+def test_the_description_names_every_path_and_its_types(shared):
     """A typed client can be made from it."""
-    described = controller.get("/openapi.json").json()
+    described = shared.get("/openapi.json").json()
     assert "/api/v1/nodes/{name}:drain" in described["paths"]
     node = described["paths"]["/api/v1/nodes/{name}"]["get"]["responses"]
     assert node["200"]["content"]["application/json"]["schema"] == {
@@ -156,19 +156,19 @@ def test_the_description_names_every_path_and_its_types(controller):
     assert {"Incident", "Job", "Device", "Summary"} <= set(described["components"]["schemas"])
 
 
-def test_pages_are_locked_down(controller):
+def test_pages_are_locked_down(shared):
     """No script, style or connection from anywhere else; no frame around it."""
-    headers = controller.get("/").headers
+    headers = shared.get("/").headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
-    assert controller.get("/../../../etc/passwd").text.startswith("<!doctype html>")
+    assert shared.get("/../../../etc/passwd").text.startswith("<!doctype html>")
 
 
-def test_the_dashboard_serves_its_first_page_for_every_address(controller):
+def test_the_dashboard_serves_its_first_page_for_every_address(shared):
     """A deep link works after a reload; a missing dashboard says how to build it."""
-    overview, deep = controller.get("/"), controller.get("/incidents/inc-000001")
+    overview, deep = shared.get("/"), shared.get("/incidents/inc-000001")
     assert overview.headers["content-type"].startswith("text/html")
     assert deep.text == overview.text
     if overview.status_code != 200:

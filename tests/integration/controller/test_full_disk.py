@@ -1,5 +1,6 @@
 """A full disk: nothing is decided and nothing is lost until there is space again."""
 
+import contextlib
 import subprocess
 
 import pytest
@@ -48,6 +49,6 @@ def test_a_full_disk_stops_decisions_and_loses_nothing(small_disk, agent, patien
 
 def fill(file):
     """Take all the space there is."""
-    with pytest.raises(OSError, match="No space left"), file.open("wb", buffering=0) as filler:
-        while True:
-            filler.write(b"0" * 4096)
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as filler:
+        while filler.write(b"0" * 4096):
+            pass

@@ -1,0 +1,103 @@
+"""The commands against a real controller: what they print, and their exit codes."""
+
+import json
+
+
+def test_status_goes_from_ok_to_degraded(make, agent):
+    """The exit code says it too, for scripts."""
+    program = make().start()
+    assert program.cli("status").returncode == 0
+    speaker = agent(program, "n1")
+    speaker.send((1, speaker.fault()))
+    done = program.cli("status")
+    assert done.returncode == 10
+    assert done.stdout.startswith("DEGRADED: 1 open incident")
+    assert "mode            observe for nodes" in done.stdout
+    as_json = program.cli("status", "-o", "json")
+    assert json.loads(as_json.stdout)["open_incidents"] == 1
+
+
+def test_nodes_are_listed_and_shown(shared, agent):
+    """Simulated hardware is called simulated wherever it is shown."""
+    agent(shared, "c1").send()
+    assert "c1" in shared.cli("nodes").stdout
+    assert shared.cli("nodes", "list").stdout.startswith("NODE")
+    shown = shared.cli("nodes", "show", "c1").stdout
+    assert "c1 (simulated hardware)" in shown
+    assert "gpu1" in shown
+    assert json.loads(shared.cli("nodes", "show", "c1", "-o", "json").stdout)["name"] == "c1"
+
+
+def test_an_operator_takes_a_node_out_and_puts_it_back(shared, agent):
+    """Each verb needs a reason and says how the node stands then."""
+    agent(shared, "c2").send()
+    assert shared.cli("nodes", "cordon", "c2").returncode == 2
+    done = shared.cli("nodes", "cordon", "c2", "--reason", "fan is loud")
+    assert done.stdout == "c2 is cordoned (state: cordoned)\n"
+    assert "fan is loud" in shared.cli("nodes", "show", "c2").stdout
+    again = shared.cli("nodes", "cordon", "c2", "--reason", "x")
+    assert again.returncode == 6
+    assert "c2 is cordoned already" in again.stderr
+    assert shared.cli("nodes", "uncordon", "c2", "--reason", "fixed").returncode == 0
+    drained = shared.cli("nodes", "drain", "c2", "--reason", "reseat", "-o", "json")
+    assert json.loads(drained.stdout)["name"] == "c2"
+    returned = shared.cli("nodes", "return", "c2", "--reason", "done")
+    assert returned.returncode == 0, returned.stderr
+
+
+def test_a_minted_token_is_alone_on_stdout(shared, agent):
+    """So that it can go straight into a file."""
+    token = shared.cli("nodes", "token", "c3").stdout
+    agent(shared, "c3", token=token.strip()).send()
+
+
+def test_incidents_tell_their_story(make, agent):
+    """The list has a headline for each; `show` tells it whole with its timeline."""
+    program = make().start()
+    assert program.cli("incidents", "--state", "open").stdout == "no incident is open\n"
+    speaker = agent(program, "n1")
+    speaker.send((1, speaker.fault("gpu0")), (2, speaker.fault("gpu1")))
+    listed = program.cli("incidents").stdout.splitlines()
+    assert [line.split()[0] for line in listed[1:]] == ["inc-000002", "inc-000001"]
+    one = program.cli("incidents", "list", "--limit", "1", "-o", "json").stdout
+    assert [incident["id"] for incident in json.loads(one)] == ["inc-000002"]
+    story = program.cli("incidents", "show", "inc-000001").stdout
+    assert story.startswith("inc-000001")
+    assert "Evidence" in story
+    assert "Timeline" in story
+
+
+def test_jobs_are_listed_shown_and_stopped(make, agent):
+    """The reason is kept."""
+    program = make().start()
+    speaker = agent(program, "n1")
+    speaker.send(launchers=(speaker.launcher(),))
+    assert "llama" in program.cli("jobs").stdout
+    assert "1 nodes x 1 ranks" in program.cli("jobs", "show", "llama").stdout
+    done = program.cli("jobs", "stop", "llama", "--reason", "wrong data")
+    assert done.stdout.startswith("llama is being stopped")
+    assert "wrong data" in program.cli("jobs", "show", "llama").stdout
+
+
+def test_errors_are_a_sentence_and_a_hint(shared, tmp_path):
+    """On stderr, with the exit code of their kind, and never a traceback."""
+    missing = shared.cli("nodes", "show", "none")
+    assert missing.returncode == 3
+    assert missing.stderr.startswith("aegis: there is no node named 'none'\nhint: ")
+    wrong = tmp_path / "wrong.token"
+    wrong.write_text("aegis_operator_none")
+    assert shared.cli("nodes", "token", "x", token_file=wrong).returncode == 4
+    absent = shared.cli("nodes", "token", "x", token_file=tmp_path / "absent")
+    assert absent.returncode == 4
+    assert "cannot be read" in absent.stderr
+
+
+def test_a_controller_that_is_away(make):
+    """The address is named, and how to name another."""
+    program = make()
+    program.url = "http://127.0.0.1:9"
+    program.data.mkdir()
+    away = program.cli("status")
+    assert away.returncode == 5
+    assert away.stderr.startswith("aegis: there is no controller at http://127.0.0.1:9")
+    assert "--controller" in away.stderr
