@@ -167,7 +167,8 @@ async def look_once(settings: Settings) -> Report:
     try:
         await nic.look(settings.sys_root, settings.fabric, ledger.link_sample)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(seen.wait(), _LOOK_SECONDS_MAX)
+            async with asyncio.timeout(_LOOK_SECONDS_MAX):
+                await seen.wait()
     finally:
         prober.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -189,3 +189,14 @@ def _log_to_standard_error(level: int) -> None:
     handler.setFormatter(_Lines())
     logging.basicConfig(level=level, handlers=[handler])
     logging.getLogger("websockets").setLevel(logging.WARNING)
+
+
+def main() -> int:
+    """`python -m aegis_agent.main`: the same without the command `aegis`."""
+    parser = argparse.ArgumentParser(prog="aegis agent", description=configure.__doc__)
+    configure(parser)
+    return run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

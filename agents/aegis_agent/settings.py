@@ -55,7 +55,10 @@ def parse_fabric(text: str) -> list[str]:
 
 def parse_seconds(value: object) -> float:
     """A poll interval. Raises ValueError."""
-    seconds = float(value) if isinstance(value, int | float | str) else 0.0
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        seconds = 0.0
     if not 0.05 <= seconds <= 3600:
         raise ValueError("between 0.05 and 3600 seconds")
     return seconds

@@ -58,11 +58,14 @@ class Uplink:
         pause = _PAUSE_SECONDS_MIN
         while True:
             try:
-                async with await self._connect() as connection:
-                    pause = _PAUSE_SECONDS_MIN
-                    self._connected()
+                connection = await self._connect()
+                pause = _PAUSE_SECONDS_MIN
+                self._connected()
+                try:
                     await self._speak(connection)
-                    self._trouble(_LOST, "closed by the controller")
+                finally:
+                    await connection.close()
+                self._trouble(_LOST, "closed by the controller")
             except (OSError, TimeoutError, WebSocketException, WireError, _TokenError) as error:
                 self._trouble(*self._explain(error))
             self.connected = False

@@ -110,13 +110,16 @@ class Prober:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), timeout=2)
+                async with asyncio.timeout(2):
+                    await process.wait()
 
     async def _read(self, process: asyncio.subprocess.Process) -> str:
         assert process.stdout is not None  # noqa: S101  it was asked for
         while True:
             try:
-                line = await asyncio.wait_for(process.stdout.readline(), _QUIET_SECONDS)
+                # Not wait_for: before Python 3.12 that may swallow a cancellation.
+                async with asyncio.timeout(_QUIET_SECONDS):
+                    line = await process.stdout.readline()
             except TimeoutError:
                 return f"it said nothing for {_QUIET_SECONDS:.0f} s"
             if not line:
