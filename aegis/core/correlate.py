@@ -6,6 +6,7 @@ none is. What is known already is never decided twice.
 
 from dataclasses import replace
 
+from aegis.core import progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import begin, fold, save
@@ -38,6 +39,10 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
     """Give the fault to the incident it belongs to, or open one and decide about it."""
     home = _home(cluster, fault)
     if home is None:
+        # What a running job has reached is read with each tick: a decision wants it as it is now.
+        job = cluster.jobs.get(fault.job) if fault.job else cluster.job_on(fault.node)
+        if job is not None:
+            progress.take(cluster, job)
         consider(cluster, rules, _with_rejected(cluster, begin(cluster, fault), fault))
         return
     if _is_seen(home, fault):

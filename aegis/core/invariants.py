@@ -12,32 +12,36 @@ def check(cluster: Cluster) -> None:
     """Raise AssertionError naming the first broken promise."""
     for job in cluster.jobs.values():
         _check_job(cluster, job)
+    trained = _check_disjoint(cluster)
     for node in cluster.nodes.values():
-        _check_node(cluster, node)
+        _check_node(cluster, node, trained)
     for incident in cluster.incidents.values():
         _check_incident(cluster, incident)
-    _check_disjoint(cluster)
 
 
 def check_touched(cluster: Cluster) -> None:
     """The same for what the last event changed."""
+    trained = _check_disjoint(cluster)
     for kind, name in cluster.touched:
         if kind == "job" and name in cluster.jobs:
             _check_job(cluster, cluster.jobs[name])
         elif kind == "node":
-            _check_node(cluster, cluster.nodes[name])
+            _check_node(cluster, cluster.nodes[name], trained)
         elif kind == "incident" and name in cluster.incidents:
             _check_incident(cluster, cluster.incidents[name])
-    if any(kind == "job" for kind, _ in cluster.touched):
-        _check_disjoint(cluster)
 
 
-def _check_disjoint(cluster: Cluster) -> None:
+def _check_disjoint(cluster: Cluster) -> set[str]:
+    """No node holds ranks of two jobs. The nodes that are meant to train are the answer."""
     held: dict[str, str] = {}
+    trained: set[str] = set()
     for job in cluster.jobs.values():
         for name in holders(job):
             assert name not in held, f"{job.spec.name} and {held[name]} share {name}"
             held[name] = job.spec.name
+        if job.state in TRAINING:
+            trained.update(holders(job))
+    return trained
 
 
 def _check_job(cluster: Cluster, job: Job) -> None:
@@ -65,10 +69,9 @@ def _check_may_hold(node: Node, job: str) -> None:
     assert state not in out, f"{job} trains on {node.name}, which is {state}"
 
 
-def _check_node(cluster: Cluster, node: Node) -> None:
-    job = cluster.job_on(node.name)
-    if job is not None and job.state in TRAINING:
-        _check_may_hold(node, job.spec.name)
+def _check_node(cluster: Cluster, node: Node, trained: set[str]) -> None:
+    if node.name in trained:
+        _check_may_hold(node, "a job")
     contacts = [(one.job, one.launcher) for one in node.contacts]
     launchers = [(one.spec.name, one.launcher) for one in node.launchers]
     assert contacts == launchers, f"{node.name} has launchers that were never heard"

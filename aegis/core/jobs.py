@@ -3,7 +3,8 @@
 from aegis.core import correlate, progress, recover, recovery, symptoms
 from aegis.core.cluster import ENDED, Cluster
 from aegis.core.nodes import settle, suspect
-from aegis.model.job import Job, LauncherState
+from aegis.model.job import Job, JobState, LauncherState
+from aegis.model.node import Node, NodeReport
 from aegis.rules import RuleSet
 
 ENDED_KEPT = 200  # jobs; older ones live in the event log only
@@ -39,6 +40,27 @@ def attend(cluster: Cluster, rules: RuleSet, name: str) -> None:
     recovery.follow(cluster, cluster.jobs[name])
     for node in members:
         settle(cluster, node)
+
+
+def hear_of(cluster: Cluster, rules: RuleSet, name: str, node: str) -> None:
+    """Attend to the job after a word from one node.
+
+    While a job runs and nothing is mended, one node's word can bring only a failure or an end:
+    everything else waits for the next tick, so a large job does not cost its size with each word.
+    """
+    job = cluster.jobs[name]
+    quiet = job.state is JobState.RUNNING and not recovery.recovering(cluster, name)
+    if not quiet or symptoms.of_node(cluster, job, node):
+        attend(cluster, rules, name)
+
+
+def remember(cluster: Cluster, node: Node, report: NodeReport) -> None:
+    """Read how far a job is before the launcher that knows it is followed by another."""
+    named = {launcher.launcher for launcher in report.launchers}
+    for launcher in node.launchers:
+        job = cluster.jobs.get(launcher.spec.name)
+        if job is not None and launcher.launcher not in named:
+            progress.take(cluster, job)
 
 
 def overdue(cluster: Cluster, rules: RuleSet, name: str) -> None:

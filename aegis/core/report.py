@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from aegis.core.cluster import Cluster, contact_of, launcher_of
 from aegis.core.progress import has_moved
-from aegis.model.job import Job, LauncherPhase, LauncherState
+from aegis.model.job import LauncherPhase, LauncherState
 from aegis.model.node import Contact, Node, NodeReport, NodeState, Sender
 
 SUPERSEDED_KEPT = 8
+PROGRESS_SECONDS = 1.0  # finer than this nobody needs to know when a job last came on
 
 _STAGE = {
     LauncherPhase.STARTING: 1,
@@ -143,12 +144,11 @@ def _note_movement(cluster: Cluster, before: Node, after: Node) -> None:
     """Any rank that comes on shows that the whole job does: a step takes all of them."""
     for launcher in after.launchers:
         job = cluster.jobs.get(launcher.spec.name)
-        if job and _trains(job, launcher) and has_moved(_same(before, launcher), launcher):
+        if job is None or launcher.generation != job.generation:
+            continue
+        due = cluster.now - job.progress_at >= PROGRESS_SECONDS
+        if due and has_moved(_same(before, launcher), launcher):
             cluster.put_job(replace(job, progress_at=cluster.now))
-
-
-def _trains(job: Job, launcher: LauncherState) -> bool:
-    return launcher.generation == job.generation
 
 
 def _same(node: Node, launcher: LauncherState) -> LauncherState | None:

@@ -67,6 +67,8 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
 
 def _assigns(cluster: Cluster, changed: list[str]) -> list[Action]:
     """Tell every launcher of a job whose orders have changed."""
+    if not changed:
+        return []
     return [
         Assign(node=name, assignment=assignment)
         for name in cluster.nodes
@@ -78,6 +80,8 @@ def _assigns(cluster: Cluster, changed: list[str]) -> list[Action]:
 def _on_report(cluster: Cluster, rules: RuleSet, report: NodeReport) -> None:
     """A node has spoken: keep it, then look at everything that it touches."""
     before = cluster.nodes.get(report.node)
+    if before is not None:
+        jobs.remember(cluster, before, report)
     if not hear(cluster, report):
         return
     node = cluster.nodes[report.node]
@@ -89,7 +93,7 @@ def _on_report(cluster: Cluster, rules: RuleSet, report: NodeReport) -> None:
         for condition in report.conditions:
             _on_condition(cluster, rules, node, condition)
     for name in _jobs_of(cluster, before, node):
-        jobs.attend(cluster, rules, name)
+        jobs.hear_of(cluster, rules, name, node.name)
     for incident in cluster.unresolved_on(node.name):
         reconsider(cluster, rules, incident)
     ease(cluster, node.name)

@@ -103,6 +103,7 @@ def test_a_job_without_checkpoints_shows_progress_by_its_steps(make_fleet) -> No
     """It begins at 0 each time: only a step that was never reached before counts."""
     fleet = make_fleet()
     fleet.train("n1", "n2", step=80)
+    fleet.tick()
     assert fleet.job.best_step == 80
     fleet.die("n1", rank=0)
     fleet.obey("n2")
@@ -110,6 +111,7 @@ def test_a_job_without_checkpoints_shows_progress_by_its_steps(make_fleet) -> No
     fleet.train("n1", "n2", step=40)
     assert fleet.job.restarts_without_progress == 1
     fleet.train("n1", "n2", step=81)
+    fleet.tick()
     assert fleet.job.restarts_without_progress == 0
 
 
