@@ -1,0 +1,244 @@
+"""What must hold at every moment, in the world and not only in the controller's belief.
+
+Held against the bare truth (`scene.Truth`) and against a reckoning of silence and progress that is
+not the core's own (`controller.Memory`). A broken promise is an AssertionError.
+"""
+
+from dataclasses import dataclass, field
+
+from aegis.core.cluster import Cluster, holders, launcher_of
+from aegis.core.rails import AEGIS
+from aegis.model.event import Event
+from aegis.model.fault import FaultClass
+from aegis.model.incident import Decision, DecisionResult, Incident, IncidentState, Remedy
+from aegis.model.job import Job, JobState, World
+from aegis.model.node import Node, NodeState
+from aegis.model.policy import Mode
+from aegis.sim.agent import Spool
+from aegis.sim.controller import SimController
+from aegis.sim.launcher import SimLauncher
+from aegis.sim.scene import Alive, Scene
+
+LEAVING = (NodeState.DRAINING, NodeState.QUARANTINED)
+DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
+
+
+@dataclass(slots=True)
+class Promises:
+    """Watches every event and every rank that starts."""
+
+    scene: Scene
+    controller: SimController
+    taken: list[tuple[float, str]] = field(default_factory=list)  # by Aegis: when, which node
+    restarts: dict[str, int] = field(default_factory=dict)  # generations since progress, by job
+    _nodes: dict[str, Node] = field(default_factory=dict)
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _incidents: dict[str, IncidentState] = field(default_factory=dict)
+    _worlds: dict[tuple[str, int], World] = field(default_factory=dict)
+    _stores: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    _excused: set[tuple[str, int]] = field(default_factory=set)  # launcher, generation: given up
+    _told: dict[str, str] = field(default_factory=dict)  # evidence of a fault: its incident
+
+    def begin(self) -> None:
+        """Watch from now on."""
+        self.controller.stepped.append(self.after)
+
+    # Ranks
+
+    def spawned(self, launcher: SimLauncher) -> None:
+        """Ranks have begun to live: no others of an older generation may, unless given up."""
+        job, generation = launcher.plan.spec.name, launcher.generation
+        for other in self._alive(job):
+            older = other if other.generation < generation else None
+            if other.generation > generation:
+                older = Alive(job, generation, launcher.node, launcher.launcher)
+            if older is not None:
+                assert (older.launcher, older.generation) in self._excused, (
+                    f"{older.launcher} trains in generation {older.generation} of {job} while "
+                    f"{max(other.generation, generation)} does"
+                )
+        node = self.controller.cluster.nodes[launcher.node]
+        given_up = (launcher.launcher, generation) in self._excused
+        assert node.state is not NodeState.QUARANTINED or given_up, (
+            f"ranks start on {node.name}, which is quarantined"
+        )
+        self._check_world(launcher)
+
+    def _check_world(self, launcher: SimLauncher) -> None:
+        """A generation is one world, with a store that no other generation has used."""
+        assert launcher.run is not None
+        job, world = (launcher.plan.spec.name, launcher.generation), launcher.run.world
+        known = self._worlds.setdefault(job, world)
+        assert known == world, f"generation {job} was told in two ways"
+        assert launcher.order is not None
+        assert launcher.order.world in (None, world) or launcher.order.generation > job[1], (
+            f"generation {job} was told in two ways"
+        )
+        store = (world.members[0].launcher, world.master_port)
+        assert self._stores.setdefault(store, job) == job, f"store {store} was used before"
+
+    def _alive(self, job: str) -> list[Alive]:
+        return [one for one in self.scene.truth.ranks.values() if one.job == job]
+
+    # Spools
+
+    def acknowledged(self, spool: Spool) -> None:
+        """What an agent was told is stored is in the log."""
+        for number in range(1, spool.stored + 1):
+            place = (spool.origin, number)
+            assert place in self.controller.logged, f"{place} was acknowledged and is not stored"
+
+    # Events
+
+    def after(self, _event: Event) -> None:
+        """Look at all that the event has changed."""
+        cluster = self.controller.cluster
+        for kind, name in sorted(cluster.touched):
+            if kind == "node":
+                self._look_at_node(cluster, name)
+            elif kind == "job" and name in cluster.jobs:
+                self._look_at_job(cluster, cluster.jobs[name])
+            elif kind == "incident" and name in cluster.incidents:
+                self._look_at_incident(cluster.incidents[name])
+
+    def _look_at_incident(self, incident: Incident) -> None:
+        before = self._incidents.get(incident.id)
+        self._incidents[incident.id] = incident.state
+        if before is not incident.state:
+            self.scene.log(f"  {incident.id} is {incident.state}: {incident.headline}")
+        for fault in incident.faults:
+            if fault.job is None and fault.evidence and fault.evidence[0].source == "sim":
+                text = fault.evidence[0].text
+                told = self._told.setdefault(text, incident.id)
+                assert told == incident.id, f"{text} is in {told} and in {incident.id}"
+        texts = [one.evidence[0].text for one in incident.faults if one.evidence]
+        twice = [one for one in texts if one in self._told and texts.count(one) > 1]
+        assert not twice, f"{incident.id} counts {twice[0]} twice"
+
+    def _look_at_job(self, cluster: Cluster, job: Job) -> None:
+        name, before = job.spec.name, self._jobs.get(job.spec.name)
+        self._jobs[name] = job
+        if before is not None and job.best_step > before.best_step:
+            self.restarts[name] = 0
+        if before is not None and before.state is job.state:
+            return
+        where = ",".join(holders(job))
+        self.scene.log(f"  {name} is {job.state}, generation {job.generation} on [{where}]")
+        if job.state is JobState.STARTING:
+            self.restarts[name] = self.restarts.get(name, 0) + 1
+            self._check_start(job)
+        _check_spares(cluster, job)
+
+    def _check_start(self, job: Job) -> None:
+        """Whoever still trains in an older generation is given up: silent, and nothing moves."""
+        limit = self.controller.cluster.policy.silence_seconds
+        memory = self.controller.memory
+        moved = max(memory.moved_at.get(job.spec.name, 0.0), memory.since)
+        for one in self._alive(job.spec.name):
+            if one.generation < job.generation:
+                silent = self.controller.silent_seconds(one.node)
+                idle = self.scene.now - moved
+                text = f"generation {job.generation} while {one.launcher} has {one.generation}"
+                assert silent >= limit, f"{text}, heard {silent:.1f} s ago"
+                assert idle >= limit, f"{text}, which came on {idle:.1f} s ago"
+        silent_nodes = [
+            node
+            for node in self.controller.cluster.nodes
+            if self.controller.silent_seconds(node) >= limit
+        ]
+        for launcher in self._launchers_on(silent_nodes, job):
+            self._excused.update((launcher, number) for number in range(job.generation))
+
+    def _launchers_on(self, nodes: list[str], job: Job) -> list[str]:
+        found = [
+            launcher.launcher
+            for name in nodes
+            if (launcher := launcher_of(self.controller.cluster.nodes[name], job.spec.name))
+        ]
+        return found + [one.launcher for one in self._alive(job.spec.name) if one.node in nodes]
+
+    def _look_at_node(self, cluster: Cluster, name: str) -> None:
+        node, before = cluster.nodes[name], self._nodes.get(name)
+        self._nodes[name] = node
+        if before is not None and before.state is not node.state:
+            self.scene.log(f"  {name} is {node.state} {node.held_by} {node.reason}")
+        state, was = _state(node), _state(before) if before else NodeState.READY
+        if state in LEAVING and was not in LEAVING:
+            if node.held_by == AEGIS:
+                self._check_take(cluster, node, before)
+            else:
+                assert self.scene.truth.holds.get(name) == "drain", f"nobody drained {name}"
+        if state is NodeState.QUARANTINED and was is not NodeState.QUARANTINED:
+            self._check_empty(name)
+        if state is NodeState.CORDONED:
+            assert self.scene.truth.holds.get(name) == "cordon", f"nobody cordoned {name}"
+
+    def _check_empty(self, name: str) -> None:
+        """A quarantined node holds no rank, unless it was given up."""
+        for one in self.scene.truth.ranks.values():
+            if one.node == name:
+                silent = self.controller.silent_seconds(name)
+                excused = (one.launcher, one.generation) in self._excused
+                limit = self.controller.cluster.policy.silence_seconds
+                assert excused or silent >= limit, f"{name} is quarantined and holds {one}"
+
+    # What Aegis takes
+
+    def _check_take(self, cluster: Cluster, node: Node, before: Node | None) -> None:
+        now, policy = self.scene.now, cluster.policy
+        name, number = node.name, node.reason.split(":")[0]
+        decision = cluster.incidents[number].decisions[-1]
+        assert policy.mode is Mode.ENFORCE, f"{name} was taken in mode {policy.mode}"
+        assert decision.result is DecisionResult.ACTED, f"{name} was taken undecided"
+        assert decision.rule, f"{name} was taken without a rule"
+        assert decision.remedy in DRAINS, f"{name} was taken by a rule that does not drain"
+        assert before is None or before.held_by in ("", AEGIS), f"{name} was held by an operator"
+        earlier = [at for at, one in self.taken if one == name]
+        assert not earlier or now - earlier[-1] >= policy.cooldown_seconds, f"{name} was cooling"
+        self.taken.append((now, name))
+        window = [at for at, _ in self.taken if at > now - policy.nodes_out_window_seconds]
+        share = int(policy.nodes_out_fraction * len(cluster.nodes))
+        assert len(window) <= max(policy.nodes_out_max, share), "the budget is overdrawn"
+        self._check_cause(node, cluster.incidents[number], decision)
+
+    def _check_cause(self, node: Node, incident: Incident, decision: Decision) -> None:
+        """Something really is wrong with a node that is taken."""
+        truth, name, fault_class = self.scene.truth, node.name, incident.fault_class
+        weather, policy = self.scene.weather, self.controller.cluster.policy
+        match fault_class:
+            case FaultClass.NODE_LOST:
+                silent = self.controller.silent_seconds(name)
+                assert silent >= policy.silence_seconds, f"{name} was heard {silent:.1f} s ago"
+                assert not truth.isolated, f"{name} was taken while nobody could be heard"
+            case FaultClass.NIC_LINK_DOWN:
+                lasted = truth.link_down_seconds.get(name, 0.0)
+                if name in truth.link_down_at:
+                    lasted = max(lasted, self.scene.now - truth.link_down_at[name])
+                late = weather.late_seconds if weather.late else 0.0
+                # What is late looks longer than it was; so does what is looked at only now and then.
+                lasted += late + weather.quick_seconds + 5.0 * (weather.loss > 0)
+                assert lasted >= policy.hold_down_seconds, f"{name}: a flap of {lasted:.1f} s"
+            case _:
+                assert fault_class in truth.faults.get(name, set()), f"{name} has no {fault_class}"
+        assert decision.verdicts, f"{name} was taken and no rail was asked"
+
+
+def _state(node: Node) -> NodeState:
+    """Where the node is, silent or not."""
+    return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
+
+
+def _check_spares(cluster: Cluster, job: Job) -> None:
+    """A job is never stopped by a drain that leaves it nowhere to go."""
+    incident = cluster.incidents.get(job.incident or "")
+    if job.state is not JobState.STOPPING or incident is None or not incident.decisions:
+        return
+    decision = incident.decisions[-1]
+    if incident.faults[0].job or decision.remedy not in DRAINS:
+        return
+    failed = any(
+        launcher.failure is not None and launcher.failure.generation == job.generation
+        for name in holders(job)
+        if (launcher := launcher_of(cluster.nodes[name], job.spec.name))
+    )
+    assert failed or cluster.spares(job), f"{incident.id} stops {job.spec.name}, which has no spare"
