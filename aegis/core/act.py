@@ -30,6 +30,7 @@ from aegis.model.incident import (
     Remedy,
 )
 from aegis.model.job import Job, StopKind
+from aegis.model.node import NodeState
 from aegis.rules import Rule, RuleSet
 
 
@@ -39,6 +40,8 @@ def consider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     if rule and rule.waits and not incident.decisions:
         if incident.state is not IncidentState.WATCHING:
             _watch(cluster, rule, incident)
+        elif _is_unseen(cluster, incident):
+            _close_idle(cluster, incident, "the node fell silent before it was seen to last")
         elif _has_cleared(cluster, incident):
             _cleared_in_time(cluster, rule, incident)
         elif _has_lasted(cluster, rule, incident):
@@ -120,6 +123,11 @@ def _is_past(cluster: Cluster, incident: Incident) -> bool:
     return job is None or job.generation != incident.generation_before or job.state not in TRAINING
 
 
+def _is_unseen(cluster: Cluster, incident: Incident) -> bool:
+    """Whether the node has fallen silent: what still lasts when it is back opens another."""
+    return cluster.nodes[incident.faults[0].node].state is NodeState.UNKNOWN
+
+
 def _has_cleared(cluster: Cluster, incident: Incident) -> bool:
     """Whether the agent has spoken since, and no longer of this."""
     node = cluster.nodes[incident.faults[0].node]
@@ -138,13 +146,11 @@ def _has_lasted(cluster: Cluster, rule: Rule, incident: Incident) -> bool:
 def _cleared_in_time(cluster: Cluster, rule: Rule, incident: Incident) -> None:
     ups = [one.observed_at for one in incident.faults if one.fault_class is FaultClass.NIC_LINK_UP]
     end = max(ups) if ups else cluster.now
-    lasted = duration(max(0.0, end - incident.phases.observed_at))
-    limit = duration(hold_down(cluster, rule))
-    _close_idle(
-        cluster,
-        incident,
-        f"cleared after {lasted}, shorter than the hold-down of {limit}; nothing was done",
-    )
+    lasted, limit = max(0.0, end - incident.phases.observed_at), hold_down(cluster, rule)
+    # It may have lasted while nobody could tell us, and be over by the time it was looked at.
+    shorter = f", shorter than the hold-down of {duration(limit)}" if lasted < limit else ""
+    text = f"cleared after {duration(lasted)}{shorter}; nothing was done"
+    _close_idle(cluster, incident, text)
 
 
 # Deciding and acting.
@@ -179,8 +185,10 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
             _restart(cluster, incident)
         case DecisionResult.NOTHING:
             _do_nothing(cluster, incident, decision)
-        case DecisionResult.BLOCKED if _is_spent(decision):
+        case DecisionResult.BLOCKED if _is_refused(decision, "restarts"):
             _give_up(cluster, incident)
+        case DecisionResult.BLOCKED if _is_refused(decision, "ttl"):
+            _close_idle(cluster, incident, f"nothing was done: {decision.reason}")
         case DecisionResult.BLOCKED:
             _suspect(cluster, incident)
         case DecisionResult.WOULD_ACT | DecisionResult.NEEDS_APPROVAL:
@@ -194,15 +202,21 @@ def _do_nothing(cluster: Cluster, incident: Incident, decision: Decision) -> Non
     outcomes = {
         Remedy.COUNT: "counted; no act is called for",
         Remedy.NOTIFY: "people were told; no act is called for",
-        Remedy.RESTART: "the node held no ranks; nothing was to be done",
+        Remedy.RESTART: _no_restart(cluster, incident),
         Remedy.DRAIN_NOW: "the node was out of service already; nothing was to be done",
         Remedy.DRAIN_SAVING: "the node was out of service already; nothing was to be done",
     }
     _close_idle(cluster, incident, outcomes[decision.remedy])
 
 
-def _is_spent(decision: Decision) -> bool:
-    return any(one.rail == "restarts" and not one.passed for one in decision.verdicts)
+def _no_restart(cluster: Cluster, incident: Incident) -> str:
+    if cluster.job_on(incident.faults[0].node) is None:
+        return "the node held no ranks; nothing was to be done"
+    return "its ranks were being stopped already; nothing more was to be done"
+
+
+def _is_refused(decision: Decision, rail: str) -> bool:
+    return any(one.rail == rail and not one.passed for one in decision.verdicts)
 
 
 def _suspect(cluster: Cluster, incident: Incident) -> None:

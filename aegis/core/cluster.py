@@ -127,6 +127,11 @@ def contact_of(node: Node, job: str) -> Contact | None:
     return next((one for one in node.contacts if one.job == job), None)
 
 
+def standing(node: Node) -> NodeState:
+    """Where the node is, or will be once it is heard again."""
+    return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
+
+
 def any_alive(launcher: LauncherState) -> bool:
     """Whether the launcher holds a rank that has not exited."""
     return any(rank.phase is not RankPhase.EXITED for rank in launcher.ranks)

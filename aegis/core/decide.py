@@ -4,9 +4,9 @@ The first rule that matches names the remedy; the rails say whether it may be do
 carries all of it: the rule, each rail's verdict, what was not chosen and why, what would change it.
 """
 
-from aegis.core.cluster import Cluster
+from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import cause
-from aegis.core.rails import Request, verdicts
+from aegis.core.rails import TRAINING, Request, verdicts
 from aegis.core.words import REMEDIES, listed
 from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Alternative, Decision, DecisionResult, Incident, Remedy, Verdict
@@ -68,20 +68,23 @@ def _request(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> 
 
 
 def _has_nothing_to_do(cluster: Cluster, rule: Rule, incident: Incident) -> bool:
-    """A restart where no rank is, a drain of what is out already."""
+    """A restart where no rank is left to train, a drain of what is out already."""
     fault = incident.faults[0]
     if rule.remedy in DRAINS:
-        return cluster.nodes[fault.node].state in GONE
-    return fault.job is None and cluster.job_on(fault.node) is None
+        return standing(cluster.nodes[fault.node]) in GONE
+    job = cluster.job_on(fault.node)
+    return fault.job is None and (job is None or job.state not in TRAINING)
 
 
 def _nothing(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident) -> Decision:
     if rule is NO_RULE:
         reason = f"no rule speaks of {incident.fault_class}, so Aegis only tells people"
     elif rule.remedy is Remedy.RESTART:
-        reason = f"rule {rule.id} asks for a restart, and the node holds no ranks"
+        stopping = cluster.job_on(incident.faults[0].node) is not None
+        why = "its ranks are being stopped already" if stopping else "the node holds no ranks"
+        reason = f"rule {rule.id} asks for a restart, and {why}"
     elif rule.remedy in DRAINS:
-        state = cluster.nodes[incident.faults[0].node].state
+        state = standing(cluster.nodes[incident.faults[0].node])
         reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}, and the node is {state} already"
     else:
         reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}; no act is called for"
@@ -157,6 +160,7 @@ def _alternatives(remedy: Remedy, fault_class: FaultClass) -> tuple[Alternative,
 _CLEARS = {
     "mode": "the policy's mode is raised (`aegis controller --policy`)",
     "fleet": "most of the fleet is heard again",
+    "silence": "the node stays silent and its job does not come on",
     "ttl": "the device shows the fault again",
     "hold": "its holder uncordons or returns the node",
     "cooldown": "the node's cooldown is over",

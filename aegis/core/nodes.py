@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aegis.core.cluster import Cluster, any_alive, holders
+from aegis.core.cluster import Cluster, any_alive, holders, standing
 from aegis.core.incidents import close
 from aegis.core.rails import AEGIS
 from aegis.model.incident import DecisionResult, Incident, IncidentState
@@ -32,9 +32,9 @@ def take_out(cluster: Cluster, name: str, held_by: str, reason: str) -> None:
 
 
 def settle(cluster: Cluster, name: str) -> None:
-    """A draining node whose ranks are gone is drained."""
+    """A draining node whose ranks are gone is drained. That it is silent does not hold it up."""
     node = cluster.nodes[name]
-    if node.state is not NodeState.DRAINING or holds_ranks(cluster, node):
+    if standing(node) is not NodeState.DRAINING or holds_ranks(cluster, node):
         return
     enter(cluster, node, NodeState.QUARANTINED, node.reason, node.held_by)
     for incident in cluster.unresolved_on(name):
@@ -45,8 +45,12 @@ def settle(cluster: Cluster, name: str) -> None:
 
 
 def holds_ranks(cluster: Cluster, node: Node) -> bool:
-    """Whether ranks are alive on the node, or may be as far as a job's launchers have said."""
-    if any(any_alive(launcher) for launcher in node.launchers):
+    """Whether ranks are alive on the node, or may be as far as a job's launchers have said.
+
+    The last word of a node that is silent is old: its job alone knows whether it is given up.
+    """
+    silent = node.state is NodeState.UNKNOWN
+    if not silent and any(any_alive(launcher) for launcher in node.launchers):
         return True
     job = cluster.job_on(node.name)
     return job is not None and (node.name in job.awaiting or node.name in _wanted(job))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from aegis.core import recover
-from aegis.core.cluster import ENDED, Cluster
+from aegis.core.cluster import ENDED, Cluster, standing
 from aegis.core.fence import is_silent
 from aegis.core.incidents import close, note
 from aegis.core.nodes import enter, holds_ranks, take_out
@@ -54,7 +54,7 @@ def refusal(cluster: Cluster, event: Event) -> str | None:
 def _refused(cluster: Cluster, node: Node, event: NodeVerb) -> str | None:
     if isinstance(event, NodeReturned):
         return _not_returned(cluster, node)
-    state = _state(node)
+    state = standing(node)
     if isinstance(event, NodeUncordoned):
         if state is NodeState.CORDONED:
             return None
@@ -91,10 +91,6 @@ def _not_healthy(node: Node) -> str | None:
         names = listed([one.name for one in sick])
         return f"{names} on {node.name} reads as unhealthy{detail}: repair it first"
     return None
-
-
-def _state(node: Node) -> NodeState:
-    return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
 
 
 def _by(node: Node) -> str:

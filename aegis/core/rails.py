@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor
 
-from aegis.core.cluster import Cluster, launcher_of
+from aegis.core.cluster import Cluster, launcher_of, standing
+from aegis.core.fence import is_stalled
 from aegis.core.levels import is_live, is_unhealthy
 from aegis.core.words import counted, duration, listed
-from aegis.model.fault import Fault
+from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Incident, Remedy, Verdict
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
@@ -45,6 +46,8 @@ def verdicts(request: Request, remedy: Remedy) -> tuple[Verdict, ...]:
             rails = RESTARTING
         case Remedy.COUNT | Remedy.NOTIFY:
             rails = ()
+    if rails and request.fault.fault_class is FaultClass.NODE_LOST:
+        rails = (*rails, silence)
     return tuple(rail(request) for rail in rails)
 
 
@@ -71,6 +74,19 @@ def fleet(request: Request) -> Verdict:
     )
 
 
+def silence(request: Request) -> Verdict:
+    """Whether a lost node is lost still: this controller must have listened for long enough."""
+    cluster, job = request.cluster, request.job
+    silent, limit = cluster.silent_seconds(request.node), cluster.policy.silence_seconds
+    text = f"not heard for {duration(silent)}, {duration(limit)} allowed"
+    if silent < limit:
+        return _said("silence", passed=False, text=text)
+    if job is not None and job.state in TRAINING and not is_stalled(cluster, job):
+        text = f"job {job.spec.name} comes on: only the node's words are lost"
+        return _said("silence", passed=False, text=text)
+    return _said("silence", passed=True, text=text)
+
+
 def ttl(request: Request) -> Verdict:
     """Whether the fault is still true: from this boot, and live or young enough."""
     fault, node = request.fault, request.node
@@ -87,7 +103,7 @@ def ttl(request: Request) -> Verdict:
 def hold(request: Request) -> Verdict:
     """Whether somebody else holds the node."""
     node = request.node
-    if node.state in OUT and node.held_by not in ("", AEGIS):
+    if standing(node) in OUT and node.held_by not in ("", AEGIS):
         text = f"{node.held_by} holds {node.name}: {node.reason}"
         return _said("hold", passed=False, text=text)
     return _said("hold", passed=True, text="nobody else holds the node")
@@ -136,6 +152,9 @@ def spare_floor(request: Request) -> Verdict:
     floor_spares, job = request.cluster.policy.spare_floor, request.job
     if job is None or floor_spares == 0:
         return _said("spare_floor", passed=True, text=f"{floor_spares} must be left")
+    if _is_failed(request):
+        text = f"job {job.spec.name} has stopped already"
+        return _said("spare_floor", passed=True, text=text)
     left = max(0, len(request.cluster.spares(job)) - 1)
     text = f"{left} left, {floor_spares} must be"
     return _said("spare_floor", passed=left >= floor_spares, text=text)
@@ -152,7 +171,9 @@ def restarts(request: Request) -> Verdict:
 
 
 def _is_failed(request: Request) -> bool:
-    """Whether a rank of the node has failed, so that the job stands still anyway."""
+    """Whether a rank of the node has failed or is lost, so that the job stands still anyway."""
+    if request.fault.fault_class is FaultClass.NODE_LOST:
+        return True
     launcher = launcher_of(request.node, request.job.spec.name) if request.job else None
     return (
         launcher is not None

@@ -7,7 +7,7 @@ from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.fence import is_silent, is_stalled
 from aegis.core.levels import is_fresh
-from aegis.core.nodes import ease, settle
+from aegis.core.nodes import ease, enter, settle
 from aegis.core.rails import OUT, TRAINING
 from aegis.core.words import duration
 from aegis.model.action import Notify
@@ -79,8 +79,16 @@ def _look_at_node(cluster: Cluster, rules: RuleSet, name: str) -> None:
     if cluster.silent_since is None:
         _forget_launchers(cluster, cluster.nodes[name])
         _note_silence(cluster, rules, cluster.nodes[name])
+    _end_probation(cluster, cluster.nodes[name])
     ease(cluster, name)
     settle(cluster, name)
+
+
+def _end_probation(cluster: Cluster, node: Node) -> None:
+    """A returned node that has behaved for long enough is like any other."""
+    served = cluster.now - node.since >= cluster.policy.probation_seconds
+    if node.state is NodeState.PROBATION and served:
+        enter(cluster, node, NodeState.READY, "")
 
 
 def _forget_launchers(cluster: Cluster, node: Node) -> None:
