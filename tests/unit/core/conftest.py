@@ -88,6 +88,7 @@ class Fleet:
                     generation=told.generation,
                     ranks=ranks,
                     stopped_at=self.at,
+                    store_port=launcher.store_port + (told.generation > launcher.generation),
                 )
             else:
                 self.launchers[node] = self._started(node, launcher, told)

@@ -99,6 +99,16 @@ def test_planned_moves_spend_no_restart(fleet) -> None:
     assert (fleet.job.generation, fleet.job.restarts) == (2, 0)
 
 
+def test_a_returned_node_serves_a_probation(make_fleet) -> None:
+    """It is the last choice for a while, then like any other."""
+    fleet = make_fleet(probation_seconds=30)
+    quarantined(fleet)
+    fleet.apply(verb(ev.NodeReturned, fleet, "n3"))
+    assert fleet.cluster.nodes["n3"].state is NodeState.PROBATION
+    fleet.tick(31)
+    assert fleet.cluster.nodes["n3"].state is NodeState.READY
+
+
 def test_a_verb_that_is_no_longer_possible_changes_nothing(fleet) -> None:
     """Between question and log another event may have come."""
     fleet.apply(verb(ev.NodeReturned, fleet, "n1"))
