@@ -103,7 +103,7 @@ def _print(job: dict[str, Any]) -> None:
             ("job", spec["name"] + (f" of {spec['owner']}" if spec["owner"] else "")),
             ("state", f"{job['state']} for {show.ago(job['since'])}"),
             ("reason", job["reason"]),
-            ("asks for", f"{spec['nodes']} nodes x {spec['ranks_per_node']} ranks"),
+            ("asks for", f"nodes {spec['nodes']}, ranks on each {spec['ranks_per_node']}"),
             ("step", f"{job['step']}, loss {_loss(job)}"),
             ("checkpoint", checkpoint if job["checkpoint_at"] else "none yet"),
             ("restarts", job["restarts"]),

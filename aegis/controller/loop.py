@@ -46,6 +46,7 @@ from aegis.model.event import (
     RulesLoaded,
 )
 from aegis.model.fault import Severity
+from aegis.model.incident import IncidentState
 from aegis.model.job import JobState
 from aegis.model.policy import Mode, Policy
 from aegis.rules import RuleSet
@@ -293,8 +294,9 @@ class Loop:
     def _is_busy(self) -> bool:
         """Whether something waits for time to pass."""
         cluster = self.state.cluster
+        passing = (IncidentState.WATCHING, IncidentState.RECOVERING)
         resting = (JobState.RUNNING, *ENDED)
-        return bool(cluster.open_incidents) or any(
+        return any(one.state in passing for one in cluster.unresolved()) or any(
             job.state not in resting for job in cluster.jobs.values()
         )
 

@@ -138,8 +138,7 @@ class Store:
             self._roll_back()
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_TROUBLE:
                 raise CannotWriteError(
-                    f"nothing can be written to {self.folder} ({error}): free some space there; "
-                    "the controller goes on by itself"
+                    f"nothing can be written to {self.folder} ({error}): free some space there"
                 ) from error
             raise
         except BaseException:
@@ -363,6 +362,7 @@ def _lock(folder: Path) -> int:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
+    file.touch(mode=0o600)  # the files that SQLite puts beside it get the same mode
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=10)
     layout = connection.execute("PRAGMA user_version").fetchone()[0]
     if layout > LAYOUT:
@@ -373,7 +373,6 @@ def _connect(file: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA synchronous = FULL")  # acknowledged means on disk
     if not layout:
         connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {LAYOUT}; COMMIT;")
-        file.chmod(0o600)
     return connection
 
 

@@ -73,7 +73,7 @@ def test_jobs_are_listed_shown_and_stopped(make, agent):
     speaker = agent(program, "n1")
     speaker.send(launchers=(speaker.launcher(),))
     assert "llama" in program.cli("jobs").stdout
-    assert "1 nodes x 1 ranks" in program.cli("jobs", "show", "llama").stdout
+    assert "nodes 1, ranks on each 1" in program.cli("jobs", "show", "llama").stdout
     done = program.cli("jobs", "stop", "llama", "--reason", "wrong data")
     assert done.stdout.startswith("llama is being stopped")
     assert "wrong data" in program.cli("jobs", "show", "llama").stdout
