@@ -158,6 +158,7 @@ class Bridge:
         _log.warning("A second launcher of the job was turned away.", extra={"job": job})
         refusal = Assignment(
             job=job,
+            launcher=state.launcher,
             epoch=state.epoch,
             sequence=0,
             generation=state.generation,
@@ -176,6 +177,8 @@ class Bridge:
         launcher, assignment = self._launchers[job], self._assignments.get(job)
         if assignment is None or assignment == launcher.sent or launcher.lost_at is not None:
             return
+        if assignment.launcher not in ("", launcher.state.launcher):
+            return  # it was meant for the one before
         launcher.sent = assignment
         launcher.writer.write(encode(assignment).encode() + b"\n")
 

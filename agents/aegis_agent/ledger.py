@@ -89,8 +89,7 @@ class Ledger:
             case GpuRead():
                 self._judge_gpu(news.identity, gpu.observe, news.reading)
             case GpuSilent(identity=None):
-                for identity in list(self._gpus):
-                    self._judge_gpu(identity, gpu.silent, news.silence)
+                self._all_silent(news.silence, expected=True)
             case GpuSilent():
                 self._judge_gpu(news.identity or "", gpu.silent, news.silence)
             case _:
@@ -111,14 +110,17 @@ class Ledger:
 
     def _unavailable(self, news: GpusUnavailable) -> None:
         self._say_gpu_source("No GPU is read.", news.reason)
-        silence = Silence(at=news.at, reason=news.reason)
+        self._all_silent(Silence(at=news.at, reason=news.reason), expected=news.expected)
+
+    def _all_silent(self, silence: Silence, *, expected: bool) -> None:
         for identity in list(self._gpus):
             self._judge_gpu(identity, gpu.silent, silence)
-        if news.expected and not self._gpus:
+        if expected and not self._gpus:
             # There should be GPUs here and nobody knows how many: unknown, not none.
             self._devices["gpu"] = Device(
-                name="gpu", kind="gpu", health=Health.UNKNOWN, detail=news.reason
+                name="gpu", kind="gpu", health=Health.UNKNOWN, detail=silence.reason
             )
+            self.urge()
 
     def _listed(self, news: GpusListed) -> None:
         self._say_gpu_source("GPUs are read.", self._gpu_library)

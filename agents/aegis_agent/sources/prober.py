@@ -85,11 +85,11 @@ class Prober:
             reason = await self._run_once()
             if time.monotonic() - started_at > _PAUSE_SECONDS_MAX:
                 pause = 1.0
-            _log.warning(
-                "The GPU prober ended; it will be started again.",
-                extra={"reason": reason, "in_seconds": pause},
-            )
-            self._translate.ended(reason)
+            if not self._translate.ended(reason):
+                _log.warning(
+                    "The GPU prober ended; it will be started again.",
+                    extra={"reason": reason, "in_seconds": pause},
+                )
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 
@@ -134,7 +134,7 @@ class _Translator:
         self._tell = tell
         self._identities: dict[int, str] = {}
         self._deaths: Counter[int] = Counter()  # in a row, by number
-        self._unavailable = False  # already said, and why
+        self._unavailable = False  # and it was said why
 
     def __call__(self, line: dict[str, Any]) -> None:
         match line["type"]:
@@ -153,13 +153,14 @@ class _Translator:
             case "stalled" | "died" | "failed":
                 self._silent(line)
 
-    def ended(self, reason: str) -> None:
-        """The prober is gone: nothing is read until the next one."""
-        if not self._unavailable:
+    def ended(self, reason: str) -> bool:
+        """The prober is gone: nothing is read until the next one. True if it had said why."""
+        said, self._unavailable = self._unavailable, False
+        self._identities.clear()
+        if not said:
             silence = Silence(at=time.time(), reason=f"the GPU prober ended: {reason}")
             self._tell(GpuSilent(identity=None, silence=silence))
-        self._unavailable = False
-        self._identities.clear()
+        return said
 
     def _listed(self, line: dict[str, Any]) -> None:
         index = line["index"]

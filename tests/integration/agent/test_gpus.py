@@ -115,6 +115,16 @@ def test_without_the_driver_the_gpus_are_unknown_and_appear_with_it(start_agent,
     assert controller.device("gpu") is None
 
 
+def test_a_library_that_hangs_at_its_start_is_unknown(start_agent, controller, gpus):
+    """A wedged device can hang amdsmi_init itself: nobody knows how many GPUs there are."""
+    devices.add_fault(gpus, "amdsmi_init", "-1", "hang")
+    start_agent()
+    device = controller.wait_device("gpu", "unknown")
+    assert device.detail.startswith("amdsmi init did not answer within 2 s")
+    devices.clear_faults(gpus)
+    controller.wait_device("gpu1", "healthy")
+
+
 def test_a_host_without_gpu_software_has_no_gpus_and_a_working_agent(
     start_agent, controller, tmp_path
 ):

@@ -85,6 +85,16 @@ def test_an_assignment_waits_for_its_launcher(start_agent, controller, connect):
     assert connect(agent).hear() == ASSIGNMENT
 
 
+def test_what_was_meant_for_the_launcher_before_is_not_passed_on(start_agent, controller, connect):
+    """A job that is run again must not hear the end of the run before."""
+    controller.push(replace(ASSIGNMENT, launcher="l-0", finished=True))
+    launcher = connect(start_agent())
+    controller.wait(lambda: ids(controller) == ["l-1"], "the launcher")
+    mine = replace(ASSIGNMENT, launcher="l-1", sequence=2)
+    controller.push(mine)
+    assert launcher.hear() == mine
+
+
 def test_a_launcher_that_reconnects_was_never_away(start_agent, controller, connect):
     """A lost connection is no death: the report keeps the launcher for its grace."""
     agent = start_agent()
