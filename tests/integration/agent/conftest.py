@@ -150,9 +150,11 @@ class AgentProcess:
     def end(self, number=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(number)
-        code = self.process.wait(GENEROUS_SECONDS)
-        self._log.close()
-        return code
+        try:
+            return self.process.wait(GENEROUS_SECONDS)
+        finally:
+            self.process.kill()  # one that does not end when told fails its test and is not left
+            self._log.close()
 
 
 @pytest.fixture(scope="session")
