@@ -20,7 +20,7 @@ def adopt(cluster: Cluster, job: Job) -> bool:
     newest = [(node, one) for node, one in alive if one.generation == generation]
     if _is_whole(job, newest):
         _take_over(cluster, job, generation, newest)
-    elif cluster.now - max(job.since, cluster.started_at) >= cluster.policy.silence_seconds:
+    elif cluster.now - max(job.since, cluster.hears_since) >= cluster.policy.silence_seconds:
         _stop_remains(cluster, job, generation, alive)
     else:
         reason = f"ranks of generation {generation} run on {len(newest)} of {job.spec.nodes} nodes"

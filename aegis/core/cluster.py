@@ -26,7 +26,7 @@ class Cluster:
     epoch: int = 0  # of the controller: the fencing token
     version: str = ""  # of the controller
     now: float = 0.0
-    started_at: float = 0.0  # of this controller: it heard nothing before
+    hears_since: float = 0.0  # its start, or the end of a silence of much of the fleet
     rules_digest: str = ""
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
@@ -78,11 +78,11 @@ class Cluster:
 
     def silent_seconds(self, node: Node) -> float:
         """How long neither agent nor launcher has spoken, as far as this controller can tell."""
-        return self.now - max(node.seen_at, self.started_at)
+        return self.now - max(node.seen_at, self.hears_since)
 
     def contact_seconds(self, contact: Contact) -> float:
         """The same for one launcher."""
-        return self.now - max(contact.seen_at, self.started_at)
+        return self.now - max(contact.seen_at, self.hears_since)
 
     def spares(self, job: Job) -> list[Node]:
         """Nodes that could take ranks of the job and hold none: ready ones first, by name."""

@@ -3,7 +3,7 @@
 from aegis.core.cluster import Cluster, at_rest, contact_of, launcher_of
 from aegis.core.levels import is_fresh
 from aegis.model.job import Job, Member
-from aegis.model.node import Node
+from aegis.model.node import Node, Sender
 
 
 def is_gone(cluster: Cluster, job: Job, member: Member) -> bool:
@@ -20,15 +20,14 @@ def is_gone(cluster: Cluster, job: Job, member: Member) -> bool:
 def is_orphaned(cluster: Cluster, job: Job, node: Node) -> bool:
     """Whether the agent speaks and the launcher does not: it is gone, and its ranks with it.
 
-    A launcher that only lost its agent speaks for itself within two seconds.
+    A launcher that only lost its agent speaks for itself within two seconds. One that did so is not
+    missed by its agent before it has come back to it.
     """
-    contact = contact_of(node, job.spec.name)
-    return (
-        contact is not None
-        and contact.by is None
-        and is_fresh(cluster, node)
-        and cluster.contact_seconds(contact) >= cluster.policy.fresh_seconds
-    )
+    contact, policy = contact_of(node, job.spec.name), cluster.policy
+    if contact is None or contact.by is Sender.AGENT:
+        return False
+    limit = policy.fresh_seconds if contact.by is None else policy.silence_seconds
+    return is_fresh(cluster, node) and cluster.contact_seconds(contact) >= limit
 
 
 def is_fenced(cluster: Cluster, job: Job, node: Node) -> bool:
@@ -48,5 +47,5 @@ def is_silent(cluster: Cluster, node: Node) -> bool:
 
 def is_stalled(cluster: Cluster, job: Job) -> bool:
     """Whether no rank of the job has completed a step for too long."""
-    idle = cluster.now - max(job.progress_at, cluster.started_at)
+    idle = cluster.now - max(job.progress_at, cluster.hears_since)
     return idle >= cluster.policy.silence_seconds

@@ -6,7 +6,7 @@ survivors keep their numbers.
 
 from dataclasses import dataclass
 
-from aegis.core.cluster import Cluster, contact_of, launcher_of
+from aegis.core.cluster import Cluster, at_rest, contact_of, launcher_of
 from aegis.core.words import duration, listed
 from aegis.model.incident import IncidentState
 from aegis.model.job import Job, LauncherState, Member
@@ -45,6 +45,8 @@ def _must_wait(cluster: Cluster, job: Job) -> str:
     """A reason to let a moment pass although there may be nodes enough."""
     if not job.attempts:
         return _gathering(cluster, job)
+    if left := _left(cluster, job):
+        return f"{left} was given up and is heard again: its ranks are being stopped"
     for member in job.members:
         for incident in cluster.unresolved_on(member.node):
             if incident.state is IncidentState.WATCHING:
@@ -54,10 +56,23 @@ def _must_wait(cluster: Cluster, job: Job) -> str:
     return ""
 
 
+def _left(cluster: Cluster, job: Job) -> str:
+    """A node that came back, just now, with ranks of a generation that is over."""
+    if cluster.now - job.since >= cluster.policy.stop_seconds:
+        return ""
+    for member in job.members:
+        launcher = launcher_of(cluster.nodes[member.node], job.spec.name)
+        same = launcher is not None and launcher.launcher == member.launcher
+        silent = cluster.nodes[member.node].state is NodeState.UNKNOWN
+        if launcher and same and not silent and not at_rest(launcher):
+            return member.node
+    return ""
+
+
 def _gathering(cluster: Cluster, job: Job) -> str:
     wanted = job.spec.nodes + job.spec.spares
     there = len(cluster.spares(job))
-    waited = cluster.now - max(job.submitted_at, cluster.started_at)
+    waited = cluster.now - max(job.submitted_at, cluster.hears_since)
     if there >= wanted or waited >= cluster.policy.gather_seconds:
         return ""
     limit = duration(cluster.policy.gather_seconds)

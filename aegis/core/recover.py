@@ -195,7 +195,7 @@ def _hasten(cluster: Cluster, job: Job, kind: StopKind) -> None:
 
 def insist(cluster: Cluster, job: Job) -> None:
     """A stop that saves has had its grace: now without."""
-    waited = cluster.now - max(job.since, cluster.started_at)
+    waited = cluster.now - max(job.since, cluster.hears_since)
     grace = cluster.policy.stop_grace_seconds + cluster.policy.fresh_seconds
     if job.state is JobState.STOPPING and waited >= grace:
         _hasten(cluster, job, StopKind.NOW)

@@ -40,7 +40,7 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
     match event:
         case ev.ControllerStarted():
             cluster.epoch, cluster.version = event.epoch, event.version
-            cluster.started_at, cluster.silent_since = cluster.now, None
+            cluster.hears_since, cluster.silent_since = cluster.now, None
         case ev.RulesLoaded():
             cluster.rules_digest = event.digest
         case ev.PolicyChanged():

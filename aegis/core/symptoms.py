@@ -138,7 +138,7 @@ def sentence(one: RejectedCheckpoint) -> str:
 
 def late_start(cluster: Cluster, job: Job) -> Fault | None:
     """A generation that does not get all its ranks alive in time."""
-    waited = cluster.now - max(job.since, cluster.started_at)
+    waited = cluster.now - max(job.since, cluster.hears_since)
     if job.state is not JobState.STARTING or waited < cluster.policy.start_seconds:
         return None
     slow = next(member.node for member in job.members if member.node in job.awaiting)
@@ -157,7 +157,7 @@ def late_start(cluster: Cluster, job: Job) -> Fault | None:
 
 def late_stop(cluster: Cluster, job: Job) -> list[Fault]:
     """Nodes that are heard and still hold ranks long after they were told to stop."""
-    waited = cluster.now - max(job.since, cluster.started_at)
+    waited = cluster.now - max(job.since, cluster.hears_since)
     if job.state is not JobState.STOPPING or waited < cluster.policy.stop_seconds:
         return []
     return [

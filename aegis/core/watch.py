@@ -54,22 +54,26 @@ def _weigh_silence(cluster: Cluster) -> None:
     Half of silence_seconds is enough to be counted here: nodes of one outage do not all fall silent
     at the same moment, and none may be given up before the others are seen to be silent too.
     """
-    # Nodes that are out or known to be silent say nothing about this moment.
-    serving = [
-        node
-        for node in cluster.nodes.values()
-        if node.state not in OUT and node.state is not NodeState.UNKNOWN
-    ]
     limit = cluster.policy.silence_seconds / 2
-    quiet = [node for node in serving if cluster.silent_seconds(node) >= limit]
-    silent = len(quiet) > cluster.policy.silent_fraction_max * len(serving)
+    quiet, heard = [], []
+    for node in cluster.nodes.values():
+        if cluster.silent_seconds(node) < limit:
+            heard.append(node)
+        elif node.state not in OUT and node.state is not NodeState.UNKNOWN:
+            quiet.append(node)  # those known to be silent, or out, say nothing about this moment
+    count = len(quiet) + len(heard)
+    nobody = bool(cluster.nodes) and not heard
+    silent = nobody or len(quiet) > cluster.policy.silent_fraction_max * count
     if not silent:
-        cluster.silent_since = None
+        if cluster.silent_since is not None:
+            # The first words say nothing about those that are still under way.
+            cluster.silent_since, cluster.hears_since = None, cluster.now
     elif cluster.silent_since is None:
         cluster.silent_since = cluster.now
+        who = "No node is heard" if nobody else f"{len(quiet)} of {count} nodes fell silent at once"
         text = (
-            f"{len(quiet)} of {len(serving)} nodes fell silent at once. Aegis suspects the "
-            "controller's own network and decides nothing until they are heard again"
+            f"{who}. Aegis suspects the controller's own network and decides nothing until more "
+            "is heard again"
         )
         notice = Notify(kind="fleet.silent", severity=Severity.ERROR, text=text)
         cluster.notices.append(notice)
@@ -92,12 +96,12 @@ def _end_probation(cluster: Cluster, node: Node) -> None:
 
 
 def _forget_launchers(cluster: Cluster, node: Node) -> None:
-    """A launcher of which the agent has not spoken for so long is gone."""
+    """A launcher that neither spoke for itself nor was spoken of for so long is gone."""
     limit = cluster.policy.silence_seconds
     gone = {
         contact.job
         for contact in node.contacts
-        if contact.by is None
+        if contact.by is not Sender.AGENT
         and is_fresh(cluster, node)
         and cluster.contact_seconds(contact) >= limit
     }
