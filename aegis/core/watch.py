@@ -72,8 +72,8 @@ def _weigh_silence(cluster: Cluster) -> None:
         cluster.silent_since = cluster.now
         who = "No node is heard" if nobody else f"{len(quiet)} of {count} nodes fell silent at once"
         text = (
-            f"{who}. Aegis suspects the controller's own network and decides nothing until more "
-            "is heard again"
+            f"{who}. Aegis suspects the controller's own network and decides nothing until they "
+            "are heard again"
         )
         notice = Notify(kind="fleet.silent", severity=Severity.ERROR, text=text)
         cluster.notices.append(notice)
