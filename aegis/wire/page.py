@@ -1,0 +1,112 @@
+"""A rank's progress page: one mapped file that the rank writes and its launcher reads.
+
+A step must cost next to nothing, so it is a few stores into shared memory. Two slots take turns:
+the writer fills the idle one and then flips the counter, so that a reader, who looks at the counter
+before and after, never takes half a record for a whole one.
+
+    0    magic "AEGISPG1"
+    8    u64  count of records written; the newest is in slot count % 2
+    16   u64  not 0: the launcher announces a stop that saves; SIGTERM follows, on every node
+    64   slot 0
+    192  slot 1
+         u32 phase · u32 rejected checkpoints · i64 step · i64 resumed step (-1: not yet)
+         i64 newest verified checkpoint · f64 loss (NaN: none) · f64 loaded_at · first_step_at
+         · last_step_at · checkpoint_at
+"""
+
+import math
+import struct
+from dataclasses import dataclass
+
+from aegis.model.job import RankPhase
+
+PAGE_BYTES = 4096
+MAGIC = b"AEGISPG1"
+_COUNT = struct.Struct("<Q")
+_COUNT_AT = 8
+_STOP_AT = 16
+_RECORD = struct.Struct("<IIqqqddddd")
+_SLOTS_AT = (64, 192)
+_PHASES = tuple(RankPhase)
+_READS_MAX = 8  # a writer would have to write twice within each of as many reads
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """What a rank says of itself. Times are the node's clock, 0.0 for not yet."""
+
+    phase: RankPhase = RankPhase.STARTING
+    rejected: int = 0  # checkpoints passed over; they are described in a file beside the page
+    step: int = 0
+    resumed_step: int | None = None
+    checkpoint_step: int = 0
+    loss: float | None = None
+    loaded_at: float = 0.0
+    first_step_at: float = 0.0
+    last_step_at: float = 0.0
+    checkpoint_at: float = 0.0
+
+
+def blank() -> bytes:
+    """A page on which nothing has been written."""
+    return MAGIC + bytes(PAGE_BYTES - len(MAGIC))
+
+
+def write(page: bytearray | memoryview, count: int, progress: Progress) -> None:
+    """Put the record with this number on the page; numbers grow by one from 1."""
+    resumed = progress.resumed_step
+    _RECORD.pack_into(
+        page,
+        _SLOTS_AT[count % 2],
+        _PHASES.index(progress.phase),
+        progress.rejected,
+        progress.step,
+        -1 if resumed is None else resumed,
+        progress.checkpoint_step,
+        math.nan if progress.loss is None else progress.loss,
+        progress.loaded_at,
+        progress.first_step_at,
+        progress.last_step_at,
+        progress.checkpoint_at,
+    )
+    _COUNT.pack_into(page, _COUNT_AT, count)
+
+
+def announce_stop(page: bytearray | memoryview) -> None:
+    """Tell the rank that the SIGTERM to come asks for a save, and goes to all ranks."""
+    _COUNT.pack_into(page, _STOP_AT, 1)
+
+
+def stop_announced(page: bytearray | memoryview) -> bool:
+    """Whether the launcher has announced a stop that saves."""
+    return bool(_COUNT.unpack_from(page, _STOP_AT)[0])
+
+
+def read(page: bytes | bytearray | memoryview) -> Progress | None:
+    """The newest whole record; None when there is none yet or the page is not one."""
+    if bytes(page[: len(MAGIC)]) != MAGIC:
+        return None
+    for _ in range(_READS_MAX):
+        (count,) = _COUNT.unpack_from(page, _COUNT_AT)
+        if count == 0:
+            return None
+        record = _RECORD.unpack_from(page, _SLOTS_AT[count % 2])
+        if _COUNT.unpack_from(page, _COUNT_AT) == (count,):
+            return _progress(record)
+    return None
+
+
+def _progress(record: tuple[int | float, ...]) -> Progress:
+    phase, rejected, step, resumed, checkpoint_step, loss, *times = record
+    return Progress(
+        phase=_PHASES[int(phase)],
+        rejected=int(rejected),
+        step=int(step),
+        resumed_step=None if resumed < 0 else int(resumed),
+        checkpoint_step=int(checkpoint_step),
+        loss=None if math.isnan(loss) else float(loss),
+        loaded_at=times[0],
+        first_step_at=times[1],
+        last_step_at=times[2],
+        checkpoint_at=times[3],
+    )

@@ -1,0 +1,62 @@
+"""All ranks of the job, talking to each other about checkpoints over a process group of their own.
+
+The trainer's own group stays undisturbed: mixed into its collectives, a save can block for ever.
+Whatever goes wrong on one rank is raised on every rank, so that none waits for another.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+
+from aegis.worker.fence import FenceError
+
+T = TypeVar("T")
+
+# In torch 2.13 a group's worker that lets go of a tensor holds the group's lock and wants the
+# interpreter's. A group that is torn down in that moment holds the one, wants the other, and waits
+# for ever. So no group is torn down before the interpreter itself.
+_kept: list[Any] = []
+
+
+class ElsewhereError(OSError):
+    """Something failed on another rank."""
+
+
+class Ranks:
+    """This rank among the others; one rank alone where nothing is distributed."""
+
+    def __init__(self) -> None:
+        alone = not (dist.is_available() and dist.is_initialized())
+        self.group = None if alone else dist.new_group(backend="gloo")
+        _kept.append(self.group)
+        self.rank = 0 if alone else dist.get_rank()
+        self.size = 1 if alone else dist.get_world_size()
+
+    def share(self, find: Callable[[], T]) -> T:
+        """What the first rank finds, or the error that it meets, on every rank."""
+        told: list[Any] = [_attempt(find) if self.rank == 0 else None]
+        if self.group is not None:
+            dist.broadcast_object_list(told, src=0, group=self.group)
+        value, error = told[0]
+        if error is not None:
+            raise error
+        found: T = value
+        return found
+
+    def gather(self, find: Callable[[], T]) -> list[T]:
+        """What each rank finds, in rank order; the first rank's error if any meets one."""
+        told: list[Any] = [_attempt(find)] * self.size
+        if self.group is not None:
+            dist.all_gather_object(told, told[0], group=self.group)
+        for rank, (_, error) in enumerate(told):
+            if error is not None:
+                raise ElsewhereError(error.errno, f"rank {rank}: {error.strerror or error}")
+        return [value for value, _ in told]
+
+
+def _attempt(find: Callable[[], T]) -> tuple[T | None, OSError | FenceError | None]:
+    try:
+        return find(), None
+    except (OSError, FenceError) as error:
+        return None, error

@@ -1,0 +1,134 @@
+"""A rank's progress, written where its launcher sees it. Without a launcher it goes nowhere.
+
+What a launcher tells its ranks, beside torchrun's variables:
+
+    AEGIS_JOB, AEGIS_GENERATION, AEGIS_EPOCH   who this rank is
+    AEGIS_PROGRESS_PAGE                        the page to write on (`aegis.wire.page`)
+    AEGIS_CHECKPOINT_FOLDER                    where the job's checkpoints are, empty for nowhere
+"""
+
+import contextlib
+import json
+import mmap
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aegis.model.job import RankPhase, RejectedCheckpoint
+from aegis.wire import to_jsonable
+from aegis.wire.page import PAGE_BYTES, Progress, stop_announced, write
+from aegis.worker.fence import Fence
+
+
+@dataclass
+class Session:
+    """This process as a rank: who it is, and how far it has come."""
+
+    fence: Fence = field(default_factory=lambda: Fence(job="", generation=0, epoch=0))
+    page_path: Path | None = None
+    progress: Progress = field(default_factory=Progress)
+    _page: memoryview | bytearray = field(default_factory=lambda: bytearray(PAGE_BYTES))
+    _count: int = 0
+
+    @property
+    def launched(self) -> bool:
+        """Whether a launcher watches."""
+        return self.page_path is not None
+
+    def step(self, step: int, loss: float | None = None) -> None:
+        """So many optimizer steps are completed. A few microseconds; pass the loss as a float."""
+        progress, now = self.progress, time.time()
+        progress.step = step
+        if loss is not None:
+            progress.loss = float(loss)
+        progress.last_step_at = now
+        if not progress.first_step_at:
+            progress.first_step_at = now
+            self._settle(step - 1, now)
+        progress.phase = RankPhase.TRAINING
+        self._write()
+
+    def enter(self, phase: RankPhase) -> None:
+        """The rank begins to load, train or save."""
+        self.progress.phase = phase
+        self._write()
+
+    def loaded(self, step: int) -> None:
+        """The state is there, restored from this step or made anew for step 0."""
+        self.progress.step = max(self.progress.step, step)
+        self._settle(step, time.time())
+        self.enter(RankPhase.TRAINING)
+
+    def committed(self, step: int, at: float) -> None:
+        """A checkpoint of this step is complete and verified."""
+        self.progress.checkpoint_step, self.progress.checkpoint_at = step, at
+        self._write()
+
+    def reject(self, rejected: list[RejectedCheckpoint]) -> None:
+        """These checkpoints failed verification; the launcher reads of them beside the page."""
+        if self.page_path is None or not rejected:
+            return
+        told = json.dumps([to_jsonable(one) for one in rejected])
+        with contextlib.suppress(OSError):  # a full disk must not keep a rank from its start
+            rejected_path(self.page_path).write_text(told)
+            self.progress.rejected = len(rejected)
+            self._write()
+
+    def stop_announced(self) -> bool:
+        """Whether the launcher asks all ranks to save and end."""
+        return stop_announced(self._page)
+
+    def _settle(self, step: int, now: float) -> None:
+        """When its state was there; a script that does not say so had it at its first step."""
+        if self.progress.resumed_step is None:
+            self.progress.resumed_step = step
+        self.progress.loaded_at = self.progress.loaded_at or now
+
+    def _write(self) -> None:
+        self._count += 1
+        write(self._page, self._count, self.progress)
+
+
+def rejected_path(page: Path) -> Path:
+    """Where a rank describes the checkpoints it passed over."""
+    return page.with_suffix(".rejected.json")
+
+
+def current() -> Session:
+    """This process's session, opened when it is first asked for."""
+    if not _opened:
+        _opened.append(_open())
+    return _opened[0]
+
+
+@contextlib.contextmanager
+def session() -> Iterator[Session]:
+    """Be a rank that its launcher can watch."""
+    entered = current()
+    if entered.progress.phase is RankPhase.STARTING:
+        entered.enter(RankPhase.LOADING)
+    yield entered
+
+
+def step(step: int, loss: float | None = None) -> None:
+    """So many optimizer steps are completed; as `Session.step`."""
+    current().step(step, loss)
+
+
+_opened: list[Session] = []
+
+
+def _open() -> Session:
+    path = os.environ.get("AEGIS_PROGRESS_PAGE", "")
+    if not path:
+        return Session()
+    fence = Fence(
+        job=os.environ["AEGIS_JOB"],
+        generation=int(os.environ["AEGIS_GENERATION"]),
+        epoch=int(os.environ["AEGIS_EPOCH"]),
+    )
+    with Path(path).open("r+b") as file:
+        page = memoryview(mmap.mmap(file.fileno(), PAGE_BYTES))
+    return Session(fence=fence, page_path=Path(path), _page=page)

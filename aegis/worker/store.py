@@ -1,0 +1,116 @@
+"""`python -m aegis.worker.store LAUNCHER_PID ADDRESS`: the rendezvous stores of a launcher.
+
+Each generation meets at a store of its own, so no key of a dead generation is ever read. One fresh
+store is always open and reported; `begin` takes it into use, closes the one before, and raises the
+fence first. A store lives here and not in a rank, so it outlives any rank.
+
+    in   {"op": "begin", "generation", "epoch", "port", "job", "folder"}   folder "": no fence
+         {"op": "retire", "generation"}          close what older generations used
+    out  {"event": "fresh", "port"}              an unused store is open
+         {"event": "begun", "generation"}        the fence is up and the store in use
+         {"event": "refused", "generation", "reason", "stale"}
+         {"event": "failed", "reason"}           it cannot work here at all, and ends
+"""
+
+import gc
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aegis.worker.fence import Fence, FenceError, StaleGenerationError, raise_fence
+from aegis.worker.lifeline import end_with
+from aegis.worker.lines import Lines
+
+_BACKLOG = 4096
+
+
+@dataclass
+class Stores:
+    """The fresh store, and the one that a generation uses."""
+
+    address: str
+    lines: Lines
+    fresh: Any = None
+    used: Any = None
+    used_by: int = 0
+
+    def open_fresh(self) -> None:
+        """Open an unused store and tell the launcher where."""
+        self.fresh = _open(self.address)
+        self.lines.say("fresh", port=self.fresh.port)
+
+    def obey(self, message: dict[str, Any]) -> None:
+        """Do what the launcher asks."""
+        match message["op"]:
+            case "begin":
+                self._begin(message)
+            case "retire" if self.used_by < message["generation"]:
+                self._close_used()
+            case _:
+                pass
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        generation, port = message["generation"], message["port"]
+        self._close_used()
+        try:
+            if message["folder"]:
+                fence = Fence(job=message["job"], generation=generation, epoch=message["epoch"])
+                raise_fence(Path(message["folder"]), fence)
+        except FenceError as error:
+            stale = isinstance(error, StaleGenerationError)
+            self.lines.say("refused", generation=generation, reason=str(error), stale=stale)
+            return
+        if self.fresh.port != port:
+            reason = f"the rendezvous store at port {port} is no longer open"
+            self.lines.say("refused", generation=generation, reason=reason, stale=False)
+            return
+        self.used, self.used_by = self.fresh, generation
+        self.lines.say("begun", generation=generation)
+        self.open_fresh()
+
+    def _close_used(self) -> None:
+        self.used, self.used_by = None, 0
+        gc.collect()  # the server ends with its last reference
+
+
+def _open(address: str) -> Any:
+    from torch.distributed import TCPStore  # noqa: PLC0415  after the lifeline is tied
+
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.bind((address, 0))
+    listener.listen(_BACKLOG)
+    port = listener.getsockname()[1]
+    return TCPStore(
+        address,
+        port,
+        None,
+        True,
+        wait_for_workers=False,
+        master_listen_fd=listener.detach(),
+    )
+
+
+def main() -> int:
+    """Serve the launcher until it closes its side."""
+    end_with(int(sys.argv[1]))
+    lines = Lines()
+    stores = Stores(address=sys.argv[2], lines=lines)
+    try:
+        stores.open_fresh()
+    except ImportError as error:
+        lines.say("failed", reason=f"torch: {error}")
+        return 1
+    except OSError as error:
+        reason = f"no rendezvous store can listen on {stores.address}: {error.strerror or error}"
+        lines.say("failed", reason=reason)
+        return 1
+    for message in lines:
+        stores.obey(message)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,50 @@
+"""A rank's environment: torchrun's variables, unchanged, and a few of our own. Pure."""
+
+from collections.abc import Mapping
+
+from aegis.model.job import Assignment, JobSpec, World
+
+
+def of_rank(
+    spec: JobSpec,
+    assignment: Assignment,
+    world: World,
+    group_rank: int,
+    local_rank: int,
+) -> dict[str, str]:
+    """What the rank finds in its environment beside what the launcher was started with."""
+    size = len(world.members) * world.ranks_per_node
+    rank = group_rank * world.ranks_per_node + local_rank
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(world.ranks_per_node),
+        "GROUP_RANK": str(group_rank),
+        "GROUP_WORLD_SIZE": str(len(world.members)),
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(size),
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": world.master_address,
+        "MASTER_PORT": str(world.master_port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RUN_ID": spec.name,
+        "TORCHELASTIC_RESTART_COUNT": str(assignment.generation - 1),
+        "TORCHELASTIC_MAX_RESTARTS": str(spec.restarts_max),
+        "AEGIS_JOB": spec.name,
+        "AEGIS_GENERATION": str(assignment.generation),
+        "AEGIS_EPOCH": str(assignment.epoch),
+        "AEGIS_CHECKPOINT_FOLDER": spec.checkpoint_folder,
+    }
+
+
+def of_helpers(inherited: Mapping[str, str], ranks_per_node: int) -> dict[str, str]:
+    """What must be settled before a library is imported, for the ranks' parent and its forks.
+
+    numpy's OpenBLAS starts its threads on import, and a process with threads cannot be forked
+    safely; torch's own threads start in the ranks and are not bound by this.
+    """
+    settled = {"OPENBLAS_NUM_THREADS": inherited.get("OPENBLAS_NUM_THREADS", "1")}
+    if ranks_per_node > 1:
+        settled["OMP_NUM_THREADS"] = inherited.get("OMP_NUM_THREADS", "1")
+    return {**inherited, **settled}

@@ -1,0 +1,56 @@
+"""The folders of a launcher: progress pages in memory, ranks' output, the checkpoint folder."""
+
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+from aegis_agent.launcher.options import UnusableError
+
+_MEMORY = Path("/dev/shm")  # noqa: S108  pages belong into memory; the folder has a random name
+_PREFIX = "aegis-run-"
+
+
+def make_pages_folder() -> Path:
+    """A folder for progress pages, in memory where there is such a place."""
+    where = _MEMORY if os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    _remove_leftovers(where)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=where))
+
+
+def _remove_leftovers(where: Path) -> None:
+    """A launcher that was killed leaves its pages behind."""
+    for path in where.glob(f"{_PREFIX}*"):
+        match = re.fullmatch(rf"{_PREFIX}(\d+)-.*", path.name)
+        if match and not Path("/proc", match[1]).exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def make_log_folder(wanted: Path | None, job: str) -> Path:
+    """Where ranks' output goes."""
+    try:
+        if wanted is None:
+            return Path(tempfile.mkdtemp(prefix=f"aegis-{job}-"))
+        wanted.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnusableError(
+            f"the log folder {wanted or tempfile.gettempdir()} cannot be made ({error.strerror}); "
+            "name another with --log-dir"
+        ) from error
+    return wanted
+
+
+def check_checkpoint_folder(folder: Path | None) -> None:
+    """Find out now, and not at the first save, that nothing can be written there."""
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UnusableError(
+            f"the checkpoint folder {folder} cannot be written to ({error.strerror}); "
+            "give this user the right to, or name another with --checkpoint-folder"
+        ) from error

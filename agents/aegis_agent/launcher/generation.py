@@ -1,0 +1,305 @@
+"""The ranks of one generation on this node, from the order to start them to the last exit.
+
+    STARTING -> RUNNING -> DONE                    every rank exited with 0
+        |          |-----> STOPPING -> FAILED      one failed and the others were killed
+        |----------|-----> STOPPING -> IDLE        they were told to stop
+
+No processes here: it is told what the ranks' parent says, and reads the ranks' pages.
+"""
+
+import json
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aegis.model.job import (
+    Assignment,
+    LauncherPhase,
+    LauncherState,
+    RankFailure,
+    RankPhase,
+    RankState,
+    RejectedCheckpoint,
+    World,
+)
+from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, read
+from aegis_agent.launcher import failure as failures
+
+
+@dataclass
+class Rank:
+    """One rank: its place, its process, its files and what it says of itself."""
+
+    rank: int
+    local_rank: int
+    folder: Path  # of its output
+    page_path: Path
+    page: memoryview
+    pid: int = 0
+    started_at: float = 0.0
+    status: int | None = None  # of its exit; negative for a signal
+    progress: Progress = field(default_factory=Progress)
+    rejected: tuple[RejectedCheckpoint, ...] = ()
+
+    @property
+    def stdout(self) -> Path:
+        """Where its standard output goes."""
+        return self.folder / "stdout.log"
+
+    @property
+    def stderr(self) -> Path:
+        """Where its standard error goes."""
+        return self.folder / "stderr.log"
+
+    @property
+    def error_file(self) -> Path:
+        """Where torch or our own parent writes the traceback."""
+        return self.folder / "error.json"
+
+    def look(self) -> None:
+        """Read its page."""
+        self.progress = read(self.page) or self.progress
+        if self.progress.rejected > len(self.rejected):
+            self.rejected = _read_rejected(self.page_path)
+
+    def state(self) -> RankState:
+        """The rank as the launcher reports it."""
+        progress = self.progress
+        status = self.status
+        return RankState(
+            rank=self.rank,
+            local_rank=self.local_rank,
+            pid=self.pid,
+            phase=RankPhase.EXITED if status is not None else progress.phase,
+            step=progress.step,
+            loss=progress.loss,
+            started_at=self.started_at,
+            loaded_at=progress.loaded_at,
+            first_step_at=progress.first_step_at,
+            last_step_at=progress.last_step_at,
+            exit_code=status if status is not None and status >= 0 else None,
+            signal=-status if status is not None and status < 0 else None,
+        )
+
+
+@dataclass
+class Generation:
+    """All ranks of a generation that live on this node."""
+
+    assignment: Assignment
+    world: World
+    group_rank: int  # this node's place among the members
+    ranks: list[Rank]
+    kills_before: int  # by the kernel, for want of memory
+    count_kills: Callable[[], int] = failures.oom_kills
+    failure: RankFailure | None = None
+    ordered: bool = False  # the parent was asked to fork its ranks
+    stopping: bool = False  # it was told to end
+    aborted: bool = False  # it ended before a rank was started
+    stopped_at: float = 0.0
+
+    @property
+    def number(self) -> int:
+        """The generation's number."""
+        return self.assignment.generation
+
+    @property
+    def alive(self) -> bool:
+        """Whether any rank may still be running, or may yet be started."""
+        return not self.aborted and any(rank.status is None for rank in self.ranks)
+
+    @property
+    def phase(self) -> LauncherPhase:
+        """What the launcher says it is doing."""
+        if self.alive:
+            if self.stopping or self.failure is not None:
+                return LauncherPhase.STOPPING
+            started = all(rank.started_at for rank in self.ranks)
+            return LauncherPhase.RUNNING if started else LauncherPhase.STARTING
+        if self.failure is not None:
+            return LauncherPhase.FAILED
+        if not self.aborted and all(rank.status == 0 for rank in self.ranks):
+            return LauncherPhase.DONE
+        return LauncherPhase.IDLE
+
+    @property
+    def resumed_step(self) -> int | None:
+        """What all its ranks have restored; None until all have said so."""
+        steps = [rank.progress.resumed_step for rank in self.ranks]
+        known = [step for step in steps if step is not None]
+        return min(known) if known and len(known) == len(steps) else None
+
+    @property
+    def last_step(self) -> int:
+        """The newest step that all ranks here have completed."""
+        return min((rank.progress.step for rank in self.ranks), default=0)
+
+    @property
+    def checkpoint(self) -> tuple[int, float]:
+        """The newest verified checkpoint that a rank has spoken of, and when it was completed."""
+        return max(
+            ((rank.progress.checkpoint_step, rank.progress.checkpoint_at) for rank in self.ranks),
+            default=(0, 0.0),
+        )
+
+    def look(self) -> None:
+        """Read every page."""
+        for rank in self.ranks:
+            rank.look()
+
+    def started(self, local_rank: int, pid: int, at: float) -> None:
+        """The parent has forked a rank."""
+        rank = self.ranks[local_rank]
+        rank.pid, rank.started_at = pid, at
+
+    def exited(self, local_rank: int, status: int, at: float) -> bool:
+        """A rank has ended; whether that is the first failure here."""
+        rank = self.ranks[local_rank]
+        rank.look()
+        rank.status = status
+        self._note_end(at)
+        if status == 0 or self.stopping or self.failure is not None:
+            return False
+        self.failure = failures.describe(
+            generation=self.number,
+            rank=rank.rank,
+            at=at,
+            status=status,
+            last_step=rank.progress.step,
+            oom_killed=status == -9 and self.count_kills() > self.kills_before,
+            error=failures.read_error(rank.error_file, rank.stderr),
+        )
+        return True
+
+    def lost(self, reason: str, at: float) -> None:
+        """All ranks that were alive are gone at once, with their parent."""
+        self.look()
+        for rank in self.ranks:
+            if rank.status is None:
+                rank.status = -9
+        self._note_end(at)
+        self._fail(reason, at)
+
+    def refused(self, local_rank: int, reason: str, at: float) -> None:
+        """A rank could not even be forked."""
+        self.ranks[local_rank].status = 1
+        self._fail(reason, at)
+        self._note_end(at)
+
+    def isolate(self, seconds: float, at: float) -> None:
+        """Its launcher is cut off and nothing moves: the ranks are to be killed."""
+        self._fail(
+            "stopped by its launcher: neither controller nor agent has answered and no step has "
+            f"completed for {seconds:.0f} s",
+            at,
+        )
+
+    def abort(self, reason: str, at: float) -> None:
+        """It ends before a rank was started: told to stop, or with a reason that is a failure."""
+        self.aborted = True
+        self._note_end(at)
+        if reason:
+            self._fail(reason, at)
+
+    def announce_stop(self) -> None:
+        """Tell the ranks that the SIGTERM to come asks for a save."""
+        self.stopping = True
+        for rank in self.ranks:
+            announce_stop(rank.page)
+
+    def movement(self) -> object:
+        """What changes while the ranks get on: steps, phases, and the size of their output."""
+        sizes = [_size(path) for rank in self.ranks for path in (rank.stdout, rank.stderr)]
+        steps = [(rank.status, rank.progress.step, rank.progress.phase) for rank in self.ranks]
+        return (self.number, *steps, *sizes)
+
+    def describe(self, state: LauncherState) -> LauncherState:
+        """The launcher's state with this generation in it."""
+        checkpoint_step, checkpoint_at = self.checkpoint
+        return replace(
+            state,
+            generation=self.number,
+            phase=self.phase,
+            ranks=tuple(rank.state() for rank in self.ranks),
+            stopped_at=self.stopped_at,
+            failure=self.failure,
+            resumed_step=self.resumed_step,
+            checkpoint_step=checkpoint_step,
+            checkpoint_at=checkpoint_at,
+            rejected=tuple(one for rank in self.ranks for one in rank.rejected),
+        )
+
+    def close(self) -> None:
+        """Let go of the pages."""
+        for rank in self.ranks:
+            rank.page.release()
+
+    def _fail(self, reason: str, at: float) -> None:
+        if not self.stopping and self.failure is None:
+            self.failure = RankFailure(
+                generation=self.number,
+                rank=self.group_rank * self.world.ranks_per_node,
+                at=at,
+                last_step=self.last_step,
+                text=reason,
+            )
+
+    def _note_end(self, at: float) -> None:
+        if not self.alive:
+            self.stopped_at = at
+
+
+def prepare(
+    assignment: Assignment, world: World, launcher: str, pages: Path, logs: Path
+) -> Generation:
+    """Lay out pages and folders for the ranks of this node. Raises OSError where it cannot."""
+    names = [member.launcher for member in world.members]
+    group_rank = names.index(launcher)
+    first = group_rank * world.ranks_per_node
+    ranks = [
+        _prepare_rank(assignment.generation, first + local_rank, local_rank, pages, logs)
+        for local_rank in range(world.ranks_per_node)
+    ]
+    return Generation(
+        assignment=assignment,
+        world=world,
+        group_rank=group_rank,
+        ranks=ranks,
+        kills_before=failures.oom_kills(),
+    )
+
+
+def without_ranks(assignment: Assignment, world: World, launcher: str) -> Generation:
+    """A generation whose ranks could not even be laid out."""
+    group_rank = [member.launcher for member in world.members].index(launcher)
+    return Generation(
+        assignment=assignment, world=world, group_rank=group_rank, ranks=[], kills_before=0
+    )
+
+
+def _prepare_rank(generation: int, rank: int, local_rank: int, pages: Path, logs: Path) -> Rank:
+    folder = logs / f"generation-{generation}" / f"rank-{rank}"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = pages / f"generation-{generation}-rank-{rank}.page"
+    path.write_bytes(blank())
+    with path.open("r+b") as file:
+        page = memoryview(mmap.mmap(file.fileno(), PAGE_BYTES))
+    return Rank(rank=rank, local_rank=local_rank, folder=folder, page_path=path, page=page)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _read_rejected(page: Path) -> tuple[RejectedCheckpoint, ...]:
+    """As `aegis.worker.session` writes it; half a file is read again at the next look."""
+    try:
+        told: list[dict[str, Any]] = json.loads(page.with_suffix(".rejected.json").read_text())
+        return tuple(RejectedCheckpoint(**one) for one in told)
+    except (OSError, ValueError, TypeError):
+        return ()

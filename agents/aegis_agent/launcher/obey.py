@@ -1,0 +1,68 @@
+"""What an assignment asks of a launcher. Pure: facts in, order out.
+
+- An assignment with a smaller (epoch, sequence) than one obeyed before is old and changes nothing.
+- A generation is started once, and only if it is greater than any that was started or refused.
+- Ranks start only where the assignment names this very launcher; older ones are stopped first.
+- One without a world asks for no ranks, and refuses its generation for ever.
+"""
+
+from dataclasses import dataclass, replace
+
+from aegis.model.job import Assignment, StopKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a launcher has obeyed so far."""
+
+    epoch: int = 0
+    sequence: int = -1
+    generation: int = 0  # the newest that was started or refused
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """The place of the newest assignment that was obeyed."""
+        return (self.epoch, self.sequence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """How what runs here is to end."""
+
+    kind: StopKind
+    grace_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to do now: end what runs, then start this, then leave."""
+
+    stop: Stop | None = None
+    start: Assignment | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+
+NOTHING = Order()
+
+
+def obey(standing: Standing, assignment: Assignment, launcher: str) -> tuple[Standing, Order]:
+    """What the assignment asks of the launcher of this name, and where it then stands."""
+    if (assignment.epoch, assignment.sequence) < standing.order:
+        return standing, NOTHING
+    standing = replace(standing, epoch=assignment.epoch, sequence=assignment.sequence)
+    stop = Stop(kind=assignment.stop, grace_seconds=assignment.stop_grace_seconds)
+    if assignment.finished:
+        order = Order(stop=stop, exit_code=assignment.exit_code, reason=assignment.reason)
+        return _refused(standing, assignment), order
+    if assignment.world is None:
+        return _refused(standing, assignment), Order(stop=stop)
+    if assignment.generation <= standing.generation:
+        return standing, NOTHING  # it runs, or it has ended and is not started twice
+    if all(member.launcher != launcher for member in assignment.world.members):
+        return standing, Order(stop=stop)  # older ranks end; this generation is others'
+    return _refused(standing, assignment), Order(stop=stop, start=assignment)
+
+
+def _refused(standing: Standing, assignment: Assignment) -> Standing:
+    return replace(standing, generation=max(standing.generation, assignment.generation))
