@@ -191,7 +191,9 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
             _do_nothing(cluster, incident, decision)
         case DecisionResult.BLOCKED if _is_refused(decision, "restarts"):
             _give_up(cluster, incident)
-        case DecisionResult.BLOCKED if _is_refused(decision, "ttl"):
+        case DecisionResult.BLOCKED if _is_refused(decision, "ttl") and not is_live(
+            cluster, incident
+        ):
             _close_idle(cluster, incident, f"nothing was done: {decision.reason}")
         case DecisionResult.BLOCKED:
             _suspect(cluster, incident)

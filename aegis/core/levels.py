@@ -34,5 +34,6 @@ def is_unhealthy(node: Node, device: str) -> bool:
 
 
 def is_fresh(cluster: Cluster, node: Node) -> bool:
-    """Whether the agent has spoken lately: older levels are no data."""
-    return cluster.now - node.agent_seen_at <= cluster.policy.fresh_seconds
+    """Whether the agent has spoken lately, and to this controller: older levels are no data."""
+    young = cluster.now - node.agent_seen_at <= cluster.policy.fresh_seconds
+    return young and node.agent_seen_at >= cluster.hears_since

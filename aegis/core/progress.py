@@ -16,8 +16,10 @@ def take(cluster: Cluster, job: Job) -> None:
         mark = job.checkpoint_step or job.step
         if mark > job.best_step:
             job = replace(job, best_step=mark, restarts_without_progress=0)
-    else:
-        job = replace(job, best_step=max(job.best_step, job.checkpoint_step))
+    elif job.checkpoint_step > job.best_step:
+        # It came on before it was stopped: at most the restart that is under way counts.
+        restarts = min(1, job.restarts_without_progress)
+        job = replace(job, best_step=job.checkpoint_step, restarts_without_progress=restarts)
     cluster.put_job(job)
 
 

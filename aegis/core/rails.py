@@ -9,7 +9,7 @@ from math import floor
 
 from aegis.core.cluster import Cluster, launcher_of, standing
 from aegis.core.fence import is_stalled
-from aegis.core.levels import is_live, is_unhealthy
+from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.words import counted, duration, listed
 from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Incident, Remedy, Verdict
@@ -89,13 +89,16 @@ def silence(request: Request) -> Verdict:
 
 def ttl(request: Request) -> Verdict:
     """Whether the fault is still true: from this boot, and live or young enough."""
-    fault, node = request.fault, request.node
+    fault, node, cluster = request.fault, request.node, request.cluster
     if fault.boot_id and node.boot_id and fault.boot_id != node.boot_id:
         return _said("ttl", passed=False, text=f"{node.name} has rebooted since the fault")
-    if is_live(request.cluster, request.incident) or is_unhealthy(node, fault.device):
+    lasts, fresh = condition_of(node, request.incident) is not None, is_fresh(cluster, node)
+    if lasts and not fresh:
+        return _said("ttl", passed=False, text="its agent has not spoken since: it may be over")
+    if is_live(cluster, request.incident) or (fresh and is_unhealthy(node, fault.device)):
         return _said("ttl", passed=True, text="still so")
-    age = max(0.0, request.cluster.now - fault.observed_at)
-    limit = request.cluster.policy.event_ttl_seconds
+    age = max(0.0, cluster.now - fault.observed_at)
+    limit = cluster.policy.event_ttl_seconds
     text = f"{duration(age)} old, {duration(limit)} allowed"
     return _said("ttl", passed=age <= limit, text=text)
 

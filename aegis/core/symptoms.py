@@ -20,8 +20,12 @@ ERROR_KEPT = 4000  # characters of a traceback's end
 
 
 def of_job(cluster: Cluster, job: Job) -> list[Fault]:
-    """The failures of the job's current generation, the earliest first."""
-    if job.state not in (*TRAINING, JobState.STOPPING):
+    """The failures of the job's current generation, the earliest first.
+
+    Ranks that are being stopped for a person's sake may fail as they like.
+    """
+    recovers = job.state is JobState.STOPPING and job.incident is not None
+    if job.state not in TRAINING and not recovers:
         return []
     found = [fault for member in job.members for fault in _of_member(cluster, job, member)]
     return sorted(found, key=lambda fault: fault.observed_at)
