@@ -14,7 +14,7 @@ from aegis.sim.promises import Promises
 from aegis.sim.scene import Scene
 from aegis.sim.setting import JobPlan
 from aegis.sim.training import Generation
-from aegis.sim.uplink import Uplink
+from aegis.sim.uplink import Spooled, Uplink
 from aegis.wire import Answer
 
 ALONE_SECONDS = 2.0  # a launcher without its agent then speaks for itself
@@ -139,18 +139,18 @@ class Machine:
         job: str,
         compose: Callable[[], NodeReport],
         heed: Callable[[Answer], None],
-        *spooled: Callable[..., object],
+        spooled: Callable[[], Spooled] = Spooled,
     ) -> Uplink:
         return Uplink(
-            self.scene,
-            self.network,
-            self.controller,
-            self.name,
-            sender,
-            job,
-            compose,
-            heed,
-            *spooled,
+            scene=self.scene,
+            network=self.network,
+            controller=self.controller,
+            node=self.name,
+            sender=sender,
+            job=job,
+            compose=compose,
+            heed=heed,
+            spooled=spooled,
         )
 
     def reset_connections(self) -> None:

@@ -72,7 +72,7 @@ def clear(world: World) -> None:
     )
     scene.weather = replace(calm)
     world.network.heal()
-    scene.truth.isolated = False
+    scene.truth.isolated_at = None
     if not world.controller.is_up:
         world.controller.start()
     for machine in world.machines.values():
@@ -173,15 +173,15 @@ def partition(world: World) -> str:
 
 def isolation(world: World) -> str:
     """The controller's own network is away."""
-    if world.scene.truth.isolated:
+    if world.scene.truth.isolated_at is not None:
         return ""
     seconds = world.scene.dice.uniform(5.0, 80.0)
     for name in world.machines:
         world.network.cut(name, mute=True, deaf=True, seconds=seconds)
-    world.scene.truth.isolated = True
+    world.scene.truth.isolated_at = world.scene.now
 
     def over() -> None:
-        world.scene.truth.isolated = False
+        world.scene.truth.isolated_at = None
 
     world.scene.later(seconds, over)
     return f"{seconds:.1f} s"
@@ -307,13 +307,17 @@ def operator_acts(world: World) -> str:
         return ""
     name = dice.choice(sorted(world.controller.cluster.nodes))
     verb = dice.choice(["cordon", "uncordon", "drain", "return", "return"])
-    verbs = {
-        "cordon": NodeCordoned,
-        "uncordon": NodeUncordoned,
-        "drain": NodeDrained,
-        "return": NodeReturned,
-    }
-    event = verbs[verb](at=now, node=name, actor="ada", reason="as she likes")
+    actor, reason = "ada", "as she likes"
+    event: Event
+    match verb:
+        case "cordon":
+            event = NodeCordoned(at=now, node=name, actor=actor, reason=reason)
+        case "uncordon":
+            event = NodeUncordoned(at=now, node=name, actor=actor, reason=reason)
+        case "drain":
+            event = NodeDrained(at=now, node=name, actor=actor, reason=reason)
+        case _:
+            event = NodeReturned(at=now, node=name, actor=actor, reason=reason)
     return _commanded(world, name, verb, event)
 
 

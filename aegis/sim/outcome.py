@@ -11,6 +11,7 @@ from aegis.sim.launcher import SimLauncher
 from aegis.sim.setting import JobPlan
 from aegis.sim.world import World
 
+SILENT = (NodeState.UNKNOWN, NodeState.QUARANTINED)
 HELD = (DecisionResult.BLOCKED, DecisionResult.WOULD_ACT, DecisionResult.NEEDS_APPROVAL)
 
 
@@ -46,7 +47,9 @@ def _jobs(world: World) -> Iterator[str]:
 
 
 def _is_left_alone(world: World, job: Job) -> bool:
-    """Whether the policy forbids Aegis to help the job, and an incident says so."""
+    """Whether Aegis may not help the job, and says so: by its policy, or since it hears nobody."""
+    if world.controller.cluster.silent_since is not None:
+        return True
     return any(
         incident.state is IncidentState.OPEN
         and incident.decisions
@@ -154,7 +157,8 @@ def _nodes(world: World) -> Iterator[str]:
             yield f"{node.name} is left draining: {node.reason}"
         if node.state is NodeState.SUSPECT and not _is_suspect_for_a_reason(world, node):
             yield f"{node.name} is suspect for no reason: {node.reason}"
-        if not speaks and node.state not in (NodeState.UNKNOWN, NodeState.QUARANTINED):
+        held = world.controller.cluster.silent_since is not None
+        if not speaks and not held and node.state not in SILENT:
             yield f"{node.name} is silent and believed to be {node.state}"
 
 

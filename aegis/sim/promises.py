@@ -6,7 +6,7 @@ not the core's own (`controller.Memory`). A broken promise is an AssertionError.
 
 from dataclasses import dataclass, field
 
-from aegis.core.cluster import Cluster, holders, launcher_of
+from aegis.core.cluster import HOLDING, Cluster, holders, launcher_of
 from aegis.core.rails import AEGIS
 from aegis.model.event import Event
 from aegis.model.fault import FaultClass
@@ -33,6 +33,7 @@ class Promises:
     restarts: dict[str, int] = field(default_factory=dict)  # generations since progress, by job
     _nodes: dict[str, Node] = field(default_factory=dict)
     _jobs: dict[str, Job] = field(default_factory=dict)
+    _before: dict[str, Job] = field(default_factory=dict)  # before the event
     _incidents: dict[str, IncidentState] = field(default_factory=dict)
     _worlds: dict[tuple[str, int], World] = field(default_factory=dict)
     _stores: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Promises:
             if other.generation > generation:
                 older = Alive(job, generation, launcher.node, launcher.launcher)
             if older is not None:
-                assert (older.launcher, older.generation) in self._excused, (
+                assert self._is_excused(older), (
                     f"{older.launcher} trains in generation {older.generation} of {job} while "
                     f"{max(other.generation, generation)} does"
                 )
@@ -77,6 +78,9 @@ class Promises:
         store = (world.members[0].launcher, world.master_port)
         assert self._stores.setdefault(store, job) == job, f"store {store} was used before"
 
+    def _is_excused(self, one: Alive) -> bool:
+        return (one.launcher, one.generation) in self._excused
+
     def _alive(self, job: str) -> list[Alive]:
         return [one for one in self.scene.truth.ranks.values() if one.job == job]
 
@@ -93,11 +97,12 @@ class Promises:
     def after(self, _event: Event) -> None:
         """Look at all that the event has changed."""
         cluster = self.controller.cluster
+        self._before = dict(self._jobs)
         for kind, name in sorted(cluster.touched):
             if kind == "node":
                 self._look_at_node(cluster, name)
             elif kind == "job" and name in cluster.jobs:
-                self._look_at_job(cluster, cluster.jobs[name])
+                self._look_at_job(cluster.jobs[name])
             elif kind == "incident" and name in cluster.incidents:
                 self._look_at_incident(cluster.incidents[name])
 
@@ -115,7 +120,7 @@ class Promises:
         twice = [one for one in texts if one in self._told and texts.count(one) > 1]
         assert not twice, f"{incident.id} counts {twice[0]} twice"
 
-    def _look_at_job(self, cluster: Cluster, job: Job) -> None:
+    def _look_at_job(self, job: Job) -> None:
         name, before = job.spec.name, self._jobs.get(job.spec.name)
         self._jobs[name] = job
         if before is not None and job.best_step > before.best_step:
@@ -124,21 +129,30 @@ class Promises:
             return
         where = ",".join(holders(job))
         self.scene.log(f"  {name} is {job.state}, generation {job.generation} on [{where}]")
+        ended = job.state not in HOLDING or (before and before.generation != job.generation)
+        if before is not None and before.state in HOLDING and ended:
+            self._check_over(before)
         if job.state is JobState.STARTING:
             self.restarts[name] = self.restarts.get(name, 0) + 1
             self._check_start(job)
-        _check_spares(cluster, job)
 
     def _check_start(self, job: Job) -> None:
-        """Whoever still trains in an older generation is given up: silent, and nothing moves."""
+        """Whoever still trains in an older generation is given up."""
+        for one in self._alive(job.spec.name):
+            assert self._is_excused(one) or one.generation == job.generation, (
+                f"generation {job.generation} starts while {one.launcher} has {one.generation}"
+            )
+
+    def _check_over(self, job: Job) -> None:
+        """A generation is over: whoever still trains is given up: silent, and nothing moves."""
         limit = self.controller.cluster.policy.silence_seconds
         memory = self.controller.memory
         moved = max(memory.moved_at.get(job.spec.name, 0.0), memory.since)
         for one in self._alive(job.spec.name):
-            if one.generation < job.generation:
+            if one.generation <= job.generation and not self._is_excused(one):
                 silent = self.controller.silent_seconds(one.node)
                 idle = self.scene.now - moved
-                text = f"generation {job.generation} while {one.launcher} has {one.generation}"
+                text = f"generation {job.generation} is over, {one.launcher} has {one.generation}"
                 assert silent >= limit, f"{text}, heard {silent:.1f} s ago"
                 assert idle >= limit, f"{text}, which came on {idle:.1f} s ago"
         silent_nodes = [
@@ -147,7 +161,7 @@ class Promises:
             if self.controller.silent_seconds(node) >= limit
         ]
         for launcher in self._launchers_on(silent_nodes, job):
-            self._excused.update((launcher, number) for number in range(job.generation))
+            self._excused.update((launcher, number) for number in range(job.generation + 1))
 
     def _launchers_on(self, nodes: list[str], job: Job) -> list[str]:
         found = [
@@ -178,9 +192,10 @@ class Promises:
         for one in self.scene.truth.ranks.values():
             if one.node == name:
                 silent = self.controller.silent_seconds(name)
-                excused = (one.launcher, one.generation) in self._excused
                 limit = self.controller.cluster.policy.silence_seconds
-                assert excused or silent >= limit, f"{name} is quarantined and holds {one}"
+                assert self._is_excused(one) or silent >= limit, (
+                    f"{name} is quarantined and holds {one}"
+                )
 
     # What Aegis takes
 
@@ -192,6 +207,7 @@ class Promises:
         assert decision.result is DecisionResult.ACTED, f"{name} was taken undecided"
         assert decision.rule, f"{name} was taken without a rule"
         assert decision.remedy in DRAINS, f"{name} was taken by a rule that does not drain"
+        self._check_spares(cluster, name)
         assert before is None or before.held_by in ("", AEGIS), f"{name} was held by an operator"
         earlier = [at for at, one in self.taken if one == name]
         assert not earlier or now - earlier[-1] >= policy.cooldown_seconds, f"{name} was cooling"
@@ -201,6 +217,24 @@ class Promises:
         assert len(window) <= max(policy.nodes_out_max, share), "the budget is overdrawn"
         self._check_cause(node, cluster.incidents[number], decision)
 
+    def _check_spares(self, cluster: Cluster, name: str) -> None:
+        """A job that trains is never stopped by a drain that leaves it nowhere to go."""
+        job = next((one for one in self._before.values() if name in holders(one)), None)
+        if job is None or job.state is JobState.STOPPING or cluster.spares(job):
+            return
+        launchers = [launcher_of(cluster.nodes[one], job.spec.name) for one in holders(job)]
+        failed = any(
+            one is not None and one.failure is not None and one.failure.generation == job.generation
+            for one in launchers
+        )
+        decided = any(
+            incident.job == job.spec.name
+            and (incident.faults[0].job or incident.fault_class is FaultClass.NODE_LOST)
+            and incident.phases.decided_at == cluster.now
+            for incident in cluster.incidents.values()
+        )
+        assert failed or decided, f"{name} was taken from {job.spec.name}, which has no spare"
+
     def _check_cause(self, node: Node, incident: Incident, decision: Decision) -> None:
         """Something really is wrong with a node that is taken."""
         truth, name, fault_class = self.scene.truth, node.name, incident.fault_class
@@ -209,13 +243,18 @@ class Promises:
             case FaultClass.NODE_LOST:
                 silent = self.controller.silent_seconds(name)
                 assert silent >= policy.silence_seconds, f"{name} was heard {silent:.1f} s ago"
-                assert not truth.isolated, f"{name} was taken while nobody could be heard"
+                isolated_at = truth.isolated_at or self.scene.now
+                alone = self.scene.now - isolated_at
+                slack = 2 * self.scene.setting.temper.tick_seconds
+                assert alone < policy.silence_seconds / 2 + slack, (
+                    f"{name} was taken while nobody could be heard"
+                )
             case FaultClass.NIC_LINK_DOWN:
                 lasted = truth.link_down_seconds.get(name, 0.0)
                 if name in truth.link_down_at:
                     lasted = max(lasted, self.scene.now - truth.link_down_at[name])
                 late = weather.late_seconds if weather.late else 0.0
-                # What is late looks longer than it was; so does what is looked at only now and then.
+                # What is late looks longer than it was; so does what is seldom looked at.
                 lasted += late + weather.quick_seconds + 5.0 * (weather.loss > 0)
                 assert lasted >= policy.hold_down_seconds, f"{name}: a flap of {lasted:.1f} s"
             case _:
@@ -226,19 +265,3 @@ class Promises:
 def _state(node: Node) -> NodeState:
     """Where the node is, silent or not."""
     return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
-
-
-def _check_spares(cluster: Cluster, job: Job) -> None:
-    """A job is never stopped by a drain that leaves it nowhere to go."""
-    incident = cluster.incidents.get(job.incident or "")
-    if job.state is not JobState.STOPPING or incident is None or not incident.decisions:
-        return
-    decision = incident.decisions[-1]
-    if incident.faults[0].job or decision.remedy not in DRAINS:
-        return
-    failed = any(
-        launcher.failure is not None and launcher.failure.generation == job.generation
-        for name in holders(job)
-        if (launcher := launcher_of(cluster.nodes[name], job.spec.name))
-    )
-    assert failed or cluster.spares(job), f"{incident.id} stops {job.spec.name}, which has no spare"

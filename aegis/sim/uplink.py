@@ -20,7 +20,7 @@ class Spooled:
     faults: tuple[SpooledFault, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Uplink:
     """Speaks for an agent, or for a launcher whose agent is away, until closed."""
 

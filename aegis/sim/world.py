@@ -62,7 +62,8 @@ class World:
         self.scene.soon(3.0, self.controller.start)
         for machine in self.machines.values():
             self.scene.soon(
-                3.0, lambda machine=machine: machine.boot(self.plans_on(machine.name))  # type: ignore[misc]
+                3.0,
+                lambda machine=machine: machine.boot(self.plans_on(machine.name)),  # type: ignore[misc]
             )
 
 
