@@ -1,0 +1,176 @@
+// Nodes as boxes with a cell for each device. Four facts, four visuals: health is the cell's fill
+// and mark, taken out of service is a hatched box, holding ranks is a dot, silence is a fade.
+
+import { age, plural } from "../format";
+import type { Device, Health, Job, Node } from "../types";
+import { NODE_STATES } from "../words";
+
+export const QUIET_SECONDS = 15; // a node that was not heard for so long fades
+
+const CELL = 15;
+const GAP = 3;
+
+export const gpusOf = (node: Node): readonly Device[] =>
+  node.devices.filter((one) => one.kind === "gpu");
+
+const othersOf = (node: Node): readonly Device[] =>
+  node.devices.filter((one) => one.kind !== "gpu");
+
+export type Role = { readonly job: Job; readonly rank: number } | null;
+
+/** Whose ranks the node holds, and its place among them. */
+export function roleOf(node: Node, jobs: Iterable<Job>): Role {
+  for (const job of jobs) {
+    if (job.state !== "starting" && job.state !== "running" && job.state !== "stopping") continue;
+    const rank = job.members.findIndex((one) => one.node === node.name);
+    if (rank >= 0) return { job, rank };
+  }
+  return null;
+}
+
+const isSpare = (node: Node): boolean =>
+  (node.state === "ready" || node.state === "probation") && node.launchers.length > 0;
+
+export function roleText(node: Node, role: Role): string {
+  if (role) {
+    const per = role.job.spec.ranks_per_node;
+    const first = role.rank * per;
+    return per > 1 ? `ranks ${first}–${first + per - 1}` : `rank ${first}`;
+  }
+  return isSpare(node) ? "spare" : "no ranks";
+}
+
+export function healthText(node: Node): string {
+  if (!node.devices.length) return "no device is reported";
+  const parts = (["unhealthy", "unknown", "healthy"] as const).flatMap((health) => {
+    const names = node.devices.filter((one) => one.health === health).map((one) => one.name);
+    if (!names.length) return [];
+    return [health === "healthy" ? `${names.length} healthy` : `${names.join(", ")} ${health}`];
+  });
+  return parts.join("; ");
+}
+
+export function NodeBox({ node, role, now }: { node: Node; role: Role; now: number }) {
+  const quiet = now - node.seen_at > QUIET_SECONDS;
+  const { means } = NODE_STATES[node.state];
+  const title = `${node.name}: ${node.state} (${means}); ${healthText(node)}; heard ${age(now - node.seen_at)} ago${node.reason ? `; ${node.reason}` : ""}`;
+  return (
+    <a
+      class={`node state-${node.state}${quiet ? " quiet" : ""}`}
+      href={`/nodes/${encodeURIComponent(node.name)}`}
+      title={title}
+    >
+      <span class="node-head">
+        <span class="node-name">{node.name}</span>
+        {role && <span class="node-dot" />}
+      </span>
+      <DeviceCells node={node} />
+      <span class="node-foot">
+        <span class={`node-state tone-text-${NODE_STATES[node.state].tone}`}>{node.state}</span>
+        <span class="node-role">
+          {quiet ? `${age(now - node.seen_at)} silent` : roleText(node, role)}
+        </span>
+      </span>
+    </a>
+  );
+}
+
+export function DeviceCells({ node }: { node: Node }) {
+  const gpus = gpusOf(node);
+  const others = othersOf(node);
+  if (!node.devices.length) {
+    return <span class="cells-none">no device data</span>;
+  }
+  const start = gpus.length * (CELL + GAP) + (gpus.length && others.length ? 5 : 0);
+  const width = start + others.length * (CELL + GAP) - GAP;
+  return (
+    <svg
+      class="cells"
+      viewBox={`0 0 ${width} ${CELL}`}
+      width={width}
+      height={CELL}
+      role="img"
+      aria-label={healthText(node)}
+    >
+      {gpus.map((device, index) => (
+        <Cell key={device.name} device={device} x={index * (CELL + GAP)} round={2.5} />
+      ))}
+      {others.map((device, index) => (
+        <Cell key={device.name} device={device} x={start + index * (CELL + GAP)} round={CELL / 2} />
+      ))}
+    </svg>
+  );
+}
+
+/** Healthy is filled and plain, unhealthy is filled and crossed, unknown is an outline with "?". */
+function Cell({ device, x, round }: { device: Device; x: number; round: number }) {
+  const inset = device.health === "unknown" ? 0.75 : 0;
+  const size = CELL - 2 * inset;
+  return (
+    <g class={`cell ${device.health}`} transform={`translate(${x} 0)`}>
+      <title>{`${device.name}: ${device.health}${device.detail ? `, ${device.detail}` : ""}`}</title>
+      <rect x={inset} y={inset} width={size} height={size} rx={round} />
+      {device.health === "unhealthy" && <path d="M4.5 4.5l6 6M10.5 4.5l-6 6" />}
+      {device.health === "unknown" && (
+        <text x={CELL / 2} y={11.2} text-anchor="middle">
+          ?
+        </text>
+      )}
+    </g>
+  );
+}
+
+function Sample({ health, round = 2.5 }: { health: Health; round?: number }) {
+  const device: Device = {
+    name: "cell",
+    kind: "gpu",
+    health,
+    detail: "",
+    identity: "",
+    read_at: 0,
+    counters: [],
+  };
+  return (
+    <svg width={CELL} height={CELL} viewBox={`0 0 ${CELL} ${CELL}`} aria-hidden="true">
+      <Cell device={device} x={0} round={round} />
+    </svg>
+  );
+}
+
+export function Legend() {
+  return (
+    <ul class="legend" aria-label="Legend">
+      <li>
+        <Sample health="healthy" /> healthy
+      </li>
+      <li>
+        <Sample health="unhealthy" /> unhealthy
+      </li>
+      <li>
+        <Sample health="unknown" /> no data
+      </li>
+      <li>
+        <Sample health="healthy" round={CELL / 2} /> network port
+      </li>
+      <li>
+        <span class="node-dot" /> holds ranks
+      </li>
+      <li>
+        <span class="hatch-sample" /> out of service
+      </li>
+    </ul>
+  );
+}
+
+/** "5 ready · 1 quarantined", ready first. */
+export function stateCounts(nodes: Iterable<Node>): string {
+  const counts = new Map<string, number>();
+  for (const node of nodes) counts.set(node.state, (counts.get(node.state) ?? 0) + 1);
+  const order = Object.keys(NODE_STATES);
+  return [...counts]
+    .sort(([a], [b]) => order.indexOf(a) - order.indexOf(b))
+    .map(([state, value]) => `${value} ${state}`)
+    .join(" · ");
+}
+
+export const nodeCount = (value: number): string => plural(value, "node");

@@ -1,0 +1,487 @@
+// Written from the API's dataclasses by `python tests/browser/model_types.py`; do not edit.
+
+export interface Alternative {
+  readonly remedy: Remedy;
+  readonly reason: string;
+}
+
+export interface Attempt {
+  readonly generation: number;
+  readonly nodes: readonly string[];
+  readonly started_at: number;
+  readonly resumed_step: number | null;
+  readonly ended_at: number | null;
+  readonly last_step: number;
+  readonly reason: string;
+  readonly incident: string | null;
+}
+
+export interface Condition {
+  readonly fault_class: FaultClass;
+  readonly device: string;
+  readonly since: number;
+  readonly evidence: readonly Evidence[];
+}
+
+export interface Contact {
+  readonly job: string;
+  readonly launcher: string;
+  readonly seen_at: number;
+  readonly by: Sender | null;
+  readonly session: number;
+  readonly sequence: number;
+  readonly superseded: readonly string[];
+}
+
+export interface Decision {
+  readonly at: number;
+  readonly rule: string;
+  readonly rules_digest: string;
+  readonly remedy: Remedy;
+  readonly mode: Mode;
+  readonly result: DecisionResult;
+  readonly reason: string;
+  readonly verdicts: readonly Verdict[];
+  readonly alternatives: readonly Alternative[];
+  readonly clears_when: string;
+}
+
+export type DecisionResult =
+  | "acted"
+  | "would_act"
+  | "needs_approval"
+  | "blocked"
+  | "nothing";
+
+export interface Device {
+  readonly name: string;
+  readonly kind: string;
+  readonly health: Health;
+  readonly detail: string;
+  readonly identity: string;
+  readonly read_at: number;
+  readonly counters: readonly (readonly [string, number])[];
+}
+
+export interface Entry {
+  readonly at: number;
+  readonly kind: EntryKind;
+  readonly text: string;
+}
+
+export type EntryKind =
+  | "signal"
+  | "decision"
+  | "action"
+  | "progress"
+  | "outcome"
+  | "human";
+
+export interface Evidence {
+  readonly source: string;
+  readonly text: string;
+  readonly before: string | null;
+  readonly after: string | null;
+}
+
+export interface Fault {
+  readonly fault_class: FaultClass;
+  readonly severity: Severity;
+  readonly node: string;
+  readonly device: string;
+  readonly observed_at: number;
+  readonly boot_id: string;
+  readonly count: number;
+  readonly simulated: boolean;
+  readonly evidence: readonly Evidence[];
+  readonly job: string | null;
+  readonly identity: string;
+}
+
+export type FaultClass =
+  | "gpu.ecc.correctable"
+  | "gpu.ecc.deferred"
+  | "gpu.ecc.uncorrectable"
+  | "gpu.ecc.poison_created"
+  | "gpu.ecc.poison_consumed"
+  | "gpu.ras.fatal"
+  | "gpu.ras.record"
+  | "gpu.memory.bad_page"
+  | "gpu.memory.bad_page_threshold"
+  | "gpu.memory.vram_lost"
+  | "gpu.ring.timeout"
+  | "gpu.scheduler.hang"
+  | "gpu.queue.reset"
+  | "gpu.queue.reset_failed"
+  | "gpu.reset.begin"
+  | "gpu.reset.progress"
+  | "gpu.reset.succeeded"
+  | "gpu.reset.failed"
+  | "gpu.firmware.smu"
+  | "gpu.init.failed"
+  | "gpu.lost"
+  | "gpu.thermal.throttle"
+  | "gpu.xgmi.error"
+  | "gpu.vm.fault"
+  | "gpu.shader.illegal_opcode"
+  | "gpu.ipc.failed"
+  | "gpu.coredump"
+  | "gpu.probe.stalled"
+  | "nic.link.down"
+  | "nic.link.up"
+  | "nic.link.flap"
+  | "nic.firmware.fatal"
+  | "nic.firmware.stalled"
+  | "nic.firmware.recovered"
+  | "nic.firmware.reset"
+  | "nic.tx.timeout"
+  | "nic.queue.error"
+  | "nic.rdma.error"
+  | "nic.rdma.degraded"
+  | "nic.pcie.lost"
+  | "nic.removed"
+  | "nic.module.unplugged"
+  | "nic.module.temperature"
+  | "nic.power.insufficient"
+  | "pcie.aer.corrected"
+  | "pcie.aer.nonfatal"
+  | "pcie.aer.fatal"
+  | "pcie.dpc"
+  | "pcie.link.down"
+  | "pcie.link.reset"
+  | "pcie.link.degraded"
+  | "host.apei.corrected"
+  | "host.apei.recoverable"
+  | "host.apei.fatal"
+  | "host.mce.corrected"
+  | "host.mce.uncorrected"
+  | "host.edac.corrected"
+  | "host.edac.uncorrected"
+  | "host.memory.failure"
+  | "host.memory.oom"
+  | "host.task.hung"
+  | "host.cpu.soft_lockup"
+  | "host.disk.full"
+  | "host.clock.skew"
+  | "node.lost"
+  | "node.rebooted"
+  | "job.worker.exited"
+  | "job.worker.oom_killed"
+  | "job.hang"
+  | "job.straggler"
+  | "job.loss.spike"
+  | "job.loss.nan"
+  | "job.checkpoint.corrupt"
+  | "job.checkpoint.stale";
+
+export type Health =
+  | "healthy"
+  | "unhealthy"
+  | "unknown";
+
+export interface Incident {
+  readonly id: string;
+  readonly state: IncidentState;
+  readonly fault_class: FaultClass;
+  readonly severity: Severity;
+  readonly node: string | null;
+  readonly device: string;
+  readonly headline: string;
+  readonly phases: Phases;
+  readonly job: string | null;
+  readonly simulated: boolean;
+  readonly faults: readonly Fault[];
+  readonly suppressed: number;
+  readonly decisions: readonly Decision[];
+  readonly entries: readonly Entry[];
+  readonly outcome: string;
+  readonly closed_at: number | null;
+  readonly nodes_before: readonly string[];
+  readonly nodes_after: readonly string[];
+  readonly generation_before: number;
+  readonly generation_after: number;
+  readonly last_step_before: number;
+  readonly resumed_step: number | null;
+  readonly steps_lost: number | null;
+  readonly acknowledged_by: string;
+  readonly rejected_checkpoints: readonly string[];
+}
+
+export type IncidentState =
+  | "watching"
+  | "open"
+  | "recovering"
+  | "closed";
+
+export interface IncidentView {
+  readonly id: string;
+  readonly state: IncidentState;
+  readonly fault_class: FaultClass;
+  readonly severity: Severity;
+  readonly node: string | null;
+  readonly device: string;
+  readonly headline: string;
+  readonly phases: Phases;
+  readonly job: string | null;
+  readonly simulated: boolean;
+  readonly faults: readonly Fault[];
+  readonly suppressed: number;
+  readonly decisions: readonly Decision[];
+  readonly entries: readonly Entry[];
+  readonly outcome: string;
+  readonly closed_at: number | null;
+  readonly nodes_before: readonly string[];
+  readonly nodes_after: readonly string[];
+  readonly generation_before: number;
+  readonly generation_after: number;
+  readonly last_step_before: number;
+  readonly resumed_step: number | null;
+  readonly steps_lost: number | null;
+  readonly acknowledged_by: string;
+  readonly rejected_checkpoints: readonly string[];
+  readonly seconds: Readonly<Record<string, number | null>>;
+  readonly story: readonly string[];
+}
+
+export interface Job {
+  readonly spec: JobSpec;
+  readonly state: JobState;
+  readonly since: number;
+  readonly submitted_at: number;
+  readonly reason: string;
+  readonly generation: number;
+  readonly sequence: number;
+  readonly members: readonly Member[];
+  readonly master_port: number;
+  readonly awaiting: readonly string[];
+  readonly stop: StopKind;
+  readonly stop_requested: boolean;
+  readonly giving_up: boolean;
+  readonly incident: string | null;
+  readonly step: number;
+  readonly loss: number | null;
+  readonly progress_at: number;
+  readonly checkpoint_step: number;
+  readonly checkpoint_at: number;
+  readonly best_step: number;
+  readonly restarts_without_progress: number;
+  readonly restarts: number;
+  readonly exit_code: number;
+  readonly ended_launchers: readonly string[];
+  readonly ended_exit_code: number;
+  readonly attempts: readonly Attempt[];
+}
+
+export interface JobSpec {
+  readonly name: string;
+  readonly nodes: number;
+  readonly ranks_per_node: number;
+  readonly spares: number;
+  readonly restarts_max: number;
+  readonly owner: string;
+  readonly command: string;
+  readonly checkpoint_folder: string;
+}
+
+export type JobState =
+  | "waiting"
+  | "starting"
+  | "running"
+  | "stopping"
+  | "done"
+  | "failed";
+
+export type LauncherPhase =
+  | "idle"
+  | "starting"
+  | "running"
+  | "stopping"
+  | "failed"
+  | "done";
+
+export interface LauncherState {
+  readonly spec: JobSpec;
+  readonly launcher: string;
+  readonly address: string;
+  readonly store_port: number;
+  readonly phase: LauncherPhase;
+  readonly generation: number;
+  readonly epoch: number;
+  readonly standbys: number;
+  readonly ranks: readonly RankState[];
+  readonly stopped_at: number;
+  readonly failure: RankFailure | null;
+  readonly resumed_step: number | null;
+  readonly checkpoint_step: number;
+  readonly checkpoint_at: number;
+  readonly rejected: readonly RejectedCheckpoint[];
+}
+
+export type Level =
+  | "ok"
+  | "degraded"
+  | "critical";
+
+export interface Member {
+  readonly node: string;
+  readonly launcher: string;
+  readonly address: string;
+}
+
+export type Mode =
+  | "observe"
+  | "notify"
+  | "approve"
+  | "enforce";
+
+export interface Node {
+  readonly name: string;
+  readonly state: NodeState;
+  readonly state_before_unknown: NodeState;
+  readonly since: number;
+  readonly reason: string;
+  readonly held_by: string;
+  readonly incident: string | null;
+  readonly seen_at: number;
+  readonly agent_seen_at: number;
+  readonly agent_session: number;
+  readonly agent_sequence: number;
+  readonly launcher_session: number;
+  readonly launcher_sequence: number;
+  readonly boot_id: string;
+  readonly version: string;
+  readonly simulated: boolean;
+  readonly labels: readonly (readonly [string, string])[];
+  readonly devices: readonly Device[];
+  readonly conditions: readonly Condition[];
+  readonly launchers: readonly LauncherState[];
+  readonly contacts: readonly Contact[];
+  readonly events_dropped: number;
+  readonly taken_at: readonly number[];
+}
+
+export type NodeState =
+  | "ready"
+  | "suspect"
+  | "cordoned"
+  | "draining"
+  | "quarantined"
+  | "repairing"
+  | "probation"
+  | "unknown";
+
+export interface Phases {
+  readonly observed_at: number;
+  readonly opened_at: number;
+  readonly decided_at: number | null;
+  readonly stopped_at: number | null;
+  readonly started_at: number | null;
+  readonly loaded_at: number | null;
+  readonly first_step_at: number | null;
+}
+
+export interface Policy {
+  readonly mode: Mode;
+  readonly job_mode: Mode;
+  readonly nodes_out_max: number;
+  readonly nodes_out_fraction: number;
+  readonly nodes_out_window_seconds: number;
+  readonly spare_floor: number;
+  readonly cooldown_seconds: number;
+  readonly probation_seconds: number;
+  readonly hold_down_seconds: number;
+  readonly silence_seconds: number;
+  readonly silent_fraction_max: number;
+  readonly gather_seconds: number;
+  readonly start_seconds: number;
+  readonly stop_seconds: number;
+  readonly stop_grace_seconds: number;
+  readonly settle_seconds: number;
+  readonly fresh_seconds: number;
+  readonly event_ttl_seconds: number;
+}
+
+export interface RankFailure {
+  readonly generation: number;
+  readonly rank: number;
+  readonly at: number;
+  readonly exit_code: number | null;
+  readonly signal: number | null;
+  readonly oom_killed: boolean;
+  readonly last_step: number;
+  readonly text: string;
+  readonly error: string;
+}
+
+export type RankPhase =
+  | "starting"
+  | "loading"
+  | "training"
+  | "saving"
+  | "exited";
+
+export interface RankState {
+  readonly rank: number;
+  readonly local_rank: number;
+  readonly pid: number;
+  readonly phase: RankPhase;
+  readonly step: number;
+  readonly loss: number | null;
+  readonly started_at: number;
+  readonly loaded_at: number;
+  readonly first_step_at: number;
+  readonly last_step_at: number;
+  readonly exit_code: number | null;
+  readonly signal: number | null;
+}
+
+export interface RejectedCheckpoint {
+  readonly step: number;
+  readonly path: string;
+  readonly reason: string;
+}
+
+export type Remedy =
+  | "count"
+  | "notify"
+  | "restart"
+  | "drain_saving"
+  | "drain_now";
+
+export type Sender =
+  | "agent"
+  | "launcher";
+
+export type Severity =
+  | "info"
+  | "warning"
+  | "error"
+  | "fatal";
+
+export type StopKind =
+  | "saving"
+  | "now";
+
+export interface Summary {
+  readonly verdict: string;
+  readonly level: Level;
+  readonly nodes: Readonly<Partial<Record<NodeState, number>>>;
+  readonly spares: number;
+  readonly jobs: Readonly<Partial<Record<JobState, number>>>;
+  readonly open_incidents: number;
+  readonly policy: Policy;
+  readonly held: string;
+  readonly event_log_full: string;
+  readonly silent_since: number | null;
+  readonly simulated: boolean;
+  readonly rules_digest: string;
+  readonly epoch: number;
+  readonly version: string;
+  readonly as_of: number;
+}
+
+export interface Verdict {
+  readonly rail: string;
+  readonly passed: boolean;
+  readonly text: string;
+}
