@@ -2,7 +2,6 @@
 
 import json
 import math
-from functools import cache
 from typing import Any, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,9 +22,13 @@ class WireError(ValueError):
     """A message that is not one of ours, with a sentence that says why."""
 
 
-@cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
-    return TypeAdapter(kind)
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 def to_jsonable(value: object) -> Any:
@@ -71,7 +74,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _validate(kind: type[T], fields: dict[str, Any]) -> T:
+def _validate(kind: type[Any], fields: dict[str, Any]) -> Any:
     try:
         return _adapter(kind).validate_python(fields)
     except ValidationError as error:

@@ -1,6 +1,7 @@
 """Why a rank ended, in words: exit code, signal, out of memory, traceback or last lines."""
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from aegis.model.job import RankFailure
 _TAIL_BYTES = 8192
 _TAIL_LINES = 20
 _ERROR_CHARACTERS = 8000
+# Torch's own info and warning lines, "[W1202 06:18:04.8 socket.cpp:207] …", are no cause of an end.
+_LIBRARY_NOTE = re.compile(r"(^|\] )\[[IW]\d{4} \d\d:\d\d:\d\d\.\d+ ")
 
 
 def describe(
@@ -78,7 +81,8 @@ def _tail(path: Path) -> str:
             text = file.read().decode(errors="replace")
     except OSError:
         return ""
-    return "\n".join(text.strip().splitlines()[-_TAIL_LINES:])
+    lines = [line for line in text.strip().splitlines() if not _LIBRARY_NOTE.search(line)]
+    return "\n".join(lines[-_TAIL_LINES:])
 
 
 def oom_kills(root: Path = Path("/")) -> int:
