@@ -139,7 +139,7 @@ def start(cluster: Cluster, job: Job) -> None:
         return
     members, port = chosen
     names = tuple(member.node for member in members)
-    generation = job.generation + 1
+    generation = 1 + _highest(cluster, job, names)
     attempt = Attempt(
         generation=generation, nodes=names, started_at=cluster.now, incident=job.incident
     )
@@ -161,6 +161,15 @@ def start(cluster: Cluster, job: Job) -> None:
         )
     )
     recovery.started(cluster, cluster.jobs[job.spec.name])
+
+
+def _highest(cluster: Cluster, job: Job, nodes: tuple[str, ...]) -> int:
+    """The highest generation that anyone knows of; a launcher starts none that is lower.
+
+    A launcher may know a higher one than the event log, from the fence of an earlier run.
+    """
+    launchers = [launcher_of(cluster.nodes[node], job.spec.name) for node in nodes]
+    return max([job.generation, *(one.generation for one in launchers if one)])
 
 
 def stop(cluster: Cluster, job: Job, kind: StopKind, reason: str, incident: str | None) -> None:

@@ -140,3 +140,13 @@ def test_two_jobs_share_the_fleet_and_no_node(make_fleet) -> None:
     small = fleet.cluster.jobs["small"]
     assert [member.node for member in small.members] == ["m1"]
     assert fleet.cluster.spares(fleet.job)[0].name == "n3"
+
+
+def test_a_generation_is_higher_than_any_that_a_launcher_knows(make_fleet) -> None:
+    """The fence of an earlier run stands; a launcher starts no generation at or below it."""
+    fleet = make_fleet()
+    fleet.connect("n0", "n1")
+    fleet.launchers["n1"] = replace(fleet.launchers["n1"], generation=5)
+    fleet.say("n1")
+    fleet.connect("n2")
+    assert fleet.job.generation == 6
