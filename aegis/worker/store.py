@@ -5,14 +5,14 @@ store is always open and reported; `begin` takes it into use, closes the one bef
 fence first. A store lives here and not in a rank, so it outlives any rank.
 
     in   {"op": "begin", "generation", "epoch", "port", "job", "folder"}   folder "": no fence
-         {"op": "retire", "generation"}          close what older generations used
+         {"op": "retire", "generation", "refused"}   close what older generations used; open another
+                                                 where this one is refused: it may have been used
     out  {"event": "fresh", "port"}              an unused store is open
          {"event": "begun", "generation"}        the fence is up and the store in use
          {"event": "refused", "generation", "reason", "stale"}
          {"event": "failed", "reason"}           it cannot work here at all, and ends
 """
 
-import gc
 import socket
 import sys
 from dataclasses import dataclass
@@ -46,8 +46,11 @@ class Stores:
         match message["op"]:
             case "begin":
                 self._begin(message)
-            case "retire" if self.used_by < message["generation"]:
-                self._close_used()
+            case "retire":
+                if self.used_by < message["generation"]:
+                    self._close_used()
+                if message["refused"]:
+                    self.open_fresh()
             case _:
                 pass
 
@@ -61,18 +64,19 @@ class Stores:
         except FenceError as error:
             stale = isinstance(error, StaleGenerationError)
             self.lines.say("refused", generation=generation, reason=str(error), stale=stale)
+            self.open_fresh()
             return
         if self.fresh.port != port:
             reason = f"the rendezvous store at port {port} is no longer open"
             self.lines.say("refused", generation=generation, reason=reason, stale=False)
+            self.open_fresh()
             return
         self.used, self.used_by = self.fresh, generation
         self.lines.say("begun", generation=generation)
         self.open_fresh()
 
     def _close_used(self) -> None:
-        self.used, self.used_by = None, 0
-        gc.collect()  # the server ends with its last reference
+        self.used, self.used_by = None, 0  # the server ends with its last reference
 
 
 def _open(address: str) -> Any:

@@ -73,11 +73,16 @@ class Crew:
         finally:
             self._begun = None
 
-    def retire(self, generation: int) -> None:
-        """Close the store that a generation older than this one has used."""
+    def retire(self, generation: int, *, refused: bool) -> None:
+        """Close the store that a generation older than this one has used.
+
+        The fresh one too when this generation is refused: others may have met there already.
+        """
         if generation > self._retired:
             self._retired = generation
-            self._store.tell(op="retire", generation=generation)
+            if refused:
+                self.store_port = 0
+            self._store.tell(op="retire", generation=generation, refused=refused)
 
     def start(self, generation: Generation, rank: Rank) -> None:
         """Have a rank forked."""

@@ -1,5 +1,6 @@
 """The folders of a launcher: progress pages in memory, ranks' output, the checkpoint folder."""
 
+import json
 import os
 import re
 import shutil
@@ -54,3 +55,16 @@ def check_checkpoint_folder(folder: Path | None) -> None:
             f"the checkpoint folder {folder} cannot be written to ({error.strerror}); "
             "give this user the right to, or name another with --checkpoint-folder"
         ) from error
+
+
+def fenced_generation(folder: Path | None, job: str) -> int:
+    """The generation that the job's fence stands at, as `aegis.worker.fence` wrote it; 0: none.
+
+    A fence that cannot be read is no matter here: whoever raises it says so.
+    """
+    if folder is None:
+        return 0
+    try:
+        return int(json.loads((folder / f"fence-{job}.json").read_text())["generation"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0

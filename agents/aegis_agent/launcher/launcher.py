@@ -24,10 +24,11 @@ from aegis.model.job import (
 )
 from aegis_agent.launcher.crew import Crew, Listener
 from aegis_agent.launcher.failure import signal_name
+from aegis_agent.launcher.folders import fenced_generation
 from aegis_agent.launcher.generation import Generation, prepare, without_ranks
 from aegis_agent.launcher.isolation import Isolation, Verdict
 from aegis_agent.launcher.links import Links
-from aegis_agent.launcher.obey import Order, Standing, Stop, obey
+from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
 from aegis_agent.launcher.options import Options, UnusableError, parse_tee
 from aegis_agent.launcher.output import Output, streams
 
@@ -46,7 +47,9 @@ class Launcher:
         self.name = secrets.token_hex(8)
         self._pages = pages
         self._logs = logs
-        self._standing = Standing()
+        # What an earlier run has fenced is over; nothing at or below it is started again.
+        fenced = fenced_generation(options.checkpoint_folder, options.spec.name)
+        self._standing = Standing(generation=fenced)
         self._generation: Generation | None = None
         self._pending: Assignment | None = None  # to be started once what runs is over
         self._starting: asyncio.Task[None] | None = None
@@ -129,8 +132,8 @@ class Launcher:
         if assignment.job != self.options.spec.name or self._leaving is not None:
             return
         self._standing, order = obey(self._standing, assignment, self.name)
-        if (assignment.epoch, assignment.sequence) != self._standing.order:
-            return  # an old one
+        if order is NOTHING:
+            return
         if order.exit_code is not None:
             self._leaving = order
         if order.stop is not None:
@@ -138,7 +141,7 @@ class Launcher:
             self._stop(order.stop)
         if order.start is not None:
             self._pending = order.start
-        self._crew.retire(assignment.generation)
+        self._crew.retire(assignment.generation, refused=assignment.world is None)
         if assignment.world is None and assignment.reason != self._reason:
             self._reason = assignment.reason
             _log.info("%s", assignment.reason or "waiting for the controller's word")

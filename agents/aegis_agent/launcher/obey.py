@@ -1,6 +1,7 @@
 """What an assignment asks of a launcher. Pure: facts in, order out.
 
-- An assignment with a smaller (epoch, sequence) than one obeyed before is old and changes nothing.
+- An assignment with a smaller (epoch, sequence) than one obeyed before is old and changes nothing;
+  neither does one that is meant for another launcher of the job.
 - A generation is started once, and only if it is greater than any that was started or refused.
 - Ranks start only where the assignment names this very launcher; older ones are stopped first.
 - One without a world asks for no ranks, and refuses its generation for ever.
@@ -48,7 +49,8 @@ NOTHING = Order()
 
 def obey(standing: Standing, assignment: Assignment, launcher: str) -> tuple[Standing, Order]:
     """What the assignment asks of the launcher of this name, and where it then stands."""
-    if (assignment.epoch, assignment.sequence) < standing.order:
+    old = (assignment.epoch, assignment.sequence) < standing.order
+    if old or assignment.launcher not in ("", launcher):
         return standing, NOTHING
     standing = replace(standing, epoch=assignment.epoch, sequence=assignment.sequence)
     stop = Stop(kind=assignment.stop, grace_seconds=assignment.stop_grace_seconds)
