@@ -3,7 +3,7 @@
 import os
 import signal
 
-from aegis.model.job import LauncherPhase
+from aegis.model.job import LauncherPhase, StopKind
 
 
 def test_a_killed_rank_costs_a_generation_and_no_bit(stage, train, uninterrupted):
@@ -67,8 +67,6 @@ def test_a_stop_that_saves_loses_no_step(stage, train):
     stage.ready("a", "b")
     stage.begin("a", "b")
     stage.trains("a", "b", beyond=5)
-    from aegis.model.job import StopKind
-
     stage.stop("a", "b", kind=StopKind.SAVING, grace=60.0)
     a, b = (stage.phase(node, LauncherPhase.IDLE) for node in ("a", "b"))
     assert a.failure is None

@@ -144,9 +144,10 @@ def test_two_jobs_share_the_fleet_and_no_node(make_fleet) -> None:
 
 def test_a_generation_is_higher_than_any_that_a_launcher_knows(make_fleet) -> None:
     """The fence of an earlier run stands; a launcher starts no generation at or below it."""
-    fleet = make_fleet()
-    fleet.connect("n0", "n1")
-    fleet.launchers["n1"] = replace(fleet.launchers["n1"], generation=5)
-    fleet.say("n1")
-    fleet.connect("n2")
-    assert fleet.job.generation == 6
+    fleet = make_fleet(gather_seconds=5)
+    spec = JobSpec(name="other", nodes=2, ranks_per_node=2)
+    fleet.connect("m1", spec=spec)
+    fleet.launchers["m1"] = replace(fleet.launchers["m1"], generation=5)
+    fleet.say("m1")
+    fleet.connect("m2", spec=spec)
+    assert fleet.cluster.jobs["other"].generation == 6

@@ -1,31 +1,71 @@
-"""Why a rank ended, said from its traceback or its last words."""
+"""Why a rank ended, in words."""
 
-from aegis_agent.launcher.failure import describe, read_error
+import json
 
-NOTE = "[rank0] [W1202 06:18:22.933017654 socket.cpp:207] [c10d] The hostname cannot be retrieved."
-
-
-def test_a_warning_of_the_library_is_no_cause(tmp_path):
-    """A killed rank whose stderr holds only torch's notes has said nothing."""
-    stderr = tmp_path / "stderr"
-    stderr.write_text(f"{NOTE}\n{NOTE.removeprefix('[rank0] ')}\n")
-    assert read_error(tmp_path / "none", stderr) == ""
+from aegis_agent.launcher.failure import describe, oom_kills, read_error
 
 
-def test_the_last_words_are_kept(tmp_path):
-    """What the script itself wrote stays, the library's notes around it do not."""
-    stderr = tmp_path / "stderr"
-    stderr.write_text(f"{NOTE}\nRuntimeError: out of cheese\n{NOTE}\n")
-    assert read_error(tmp_path / "none", stderr) == "RuntimeError: out of cheese"
+def failure(status, error="", *, oom_killed=False):
+    return describe(
+        generation=2,
+        rank=3,
+        at=1.0,
+        status=status,
+        last_step=40,
+        oom_killed=oom_killed,
+        error=error,
+    )
 
 
-def test_a_signal_and_a_code_are_told_in_words():
-    """The sentence names the signal, or the code with the last line of the error."""
+def test_a_signal_is_named() -> None:
+    """Negative statuses are signals, as subprocess has them."""
+    assert failure(-11).text == "rank 3 was killed by SIGSEGV"
+    assert (failure(-11).signal, failure(-11).exit_code) == (11, None)
 
-    def told(status, error=""):
-        return describe(
-            generation=1, rank=2, at=0.0, status=status, last_step=7, oom_killed=False, error=error
-        ).text
 
-    assert told(-9) == "rank 2 was killed by SIGKILL"
-    assert told(1, "Traceback …\nValueError: no") == "rank 2 exited with code 1: ValueError: no"
+def test_memory_that_ran_out_is_said_so() -> None:
+    """SIGKILL alone would tell nobody what to change."""
+    assert failure(-9, oom_killed=True).text == "rank 3 was killed because memory ran out"
+
+
+def test_an_exit_code_comes_with_the_last_line_of_the_error() -> None:
+    """The line that people look for."""
+    error = "Traceback (most recent call last):\n  …\nValueError: no such file: x\n"
+    assert failure(1, error).text == "rank 3 exited with code 1: ValueError: no such file: x"
+
+
+def test_the_error_file_goes_before_stderr(tmp_path) -> None:
+    """Torch's format, a script's own text, or the end of stderr."""
+    file, stderr = tmp_path / "error.json", tmp_path / "stderr.log"
+    stderr.write_text("".join(f"line {number}\n" for number in range(100)))
+    assert read_error(file, stderr).splitlines() == [f"line {number}" for number in range(80, 100)]
+    file.write_text("plain words")
+    assert read_error(file, stderr) == "plain words"
+    extra = {"py_callstack": "Traceback: here", "timestamp": "1"}
+    file.write_text(json.dumps({"message": {"message": "m", "extraInfo": extra}}))
+    assert read_error(file, stderr) == "Traceback: here"
+    assert read_error(tmp_path / "none", tmp_path / "neither") == ""
+
+
+def test_torchs_own_warnings_are_no_cause(tmp_path) -> None:
+    """They come last and explain nothing."""
+    stderr = tmp_path / "stderr.log"
+    stderr.write_text("ValueError: x\n[W1202 06:18:04.800 socket.cpp:207] [c10d] retrying\n")
+    assert read_error(tmp_path / "none", stderr) == "ValueError: x"
+
+
+def test_the_kernels_count_of_kills(tmp_path) -> None:
+    """In cgroups of version 2 and 1, of the group this process is in."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    groups = tmp_path / "proc/self/cgroup"
+    two = tmp_path / "sys/fs/cgroup/job.slice/memory.events"
+    two.parent.mkdir(parents=True)
+    two.write_text("low 0\noom 1\noom_kill 2\n")
+    groups.write_text("0::/job.slice\n")
+    assert oom_kills(tmp_path) == 2
+    one = tmp_path / "sys/fs/cgroup/memory/job/memory.oom_control"
+    one.parent.mkdir(parents=True)
+    one.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
+    groups.write_text("4:memory:/job\n0::/\n")
+    assert oom_kills(tmp_path) == 5
+    assert oom_kills(tmp_path / "nowhere") == 0

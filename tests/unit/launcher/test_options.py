@@ -1,0 +1,90 @@
+"""torchrun's flags and our own; each mistake gives one sentence that says what to change."""
+
+import argparse
+
+import pytest
+
+from aegis_agent.launcher import options
+from aegis_agent.launcher.options import UsageError, count_gpus, parse_tee
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    for name in ("AEGIS_CONTROLLER", "AEGIS_TOKEN_FILE", "AEGIS_AGENT_SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+    script = tmp_path / "train.py"
+    script.touch()
+
+    def read_words(*words, script=script):
+        parser = argparse.ArgumentParser()
+        options.add_arguments(parser)
+        return options.read(parser.parse_args([*words, str(script), "--lr", "1", "-m", "x"]))
+
+    return read_words
+
+
+def test_a_script_keeps_its_own_flags(read) -> None:
+    """All that follows the script is the script's."""
+    wanted = read("--nproc_per_node=4", "--max-restarts", "5")
+    assert wanted.command.arguments == ("--lr", "1", "-m", "x")
+    assert (wanted.spec.ranks_per_node, wanted.spec.restarts_max) == (4, 5)
+    assert wanted.spec.name == "train"
+    assert wanted.embeds_controller
+
+
+def test_torchruns_rendezvous_flags_are_accepted_and_named(read) -> None:
+    """A command line that worked with torchrun works, and says what it does without."""
+    wanted = read("--rdzv-backend=c10d", "--rdzv_endpoint", "h:1", "--standalone", "-r", "3")
+    assert wanted.ignored == ("--rdzv-backend", "--rdzv_endpoint", "--standalone", "-r")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nnodes", "1:4"], "the number of nodes is fixed here; to train on 1"),
+        (["--nnodes", "0"], "--nnodes 0: say a number, 1 or more"),
+        (["--nproc-per-node", "many"], "--nproc-per-node many: say a number"),
+        (["--spares", "-1"], "--spares -1: say a number, 0 or more"),
+        (["--nnodes", "2"], "2 nodes need a controller they can all reach"),
+        (["--job", "a/b"], "a job's name is made of letters"),
+        (["-m", "--no-python"], "exclude each other"),
+        (["--controller", "http://c:1", "--node", "n7"], "aegis nodes token n7"),
+    ],
+)
+def test_a_wrong_flag(read, words, said) -> None:
+    """The sentence names the flag and what to say instead."""
+    with pytest.raises(UsageError, match=said.replace("|", r"\|")):
+        read(*words)
+
+
+def test_a_missing_script(read, tmp_path) -> None:
+    """Found before anything is started."""
+    with pytest.raises(UsageError, match="does not exist; name a Python file"):
+        read(script=tmp_path / "gone.py")
+
+
+def test_a_name_is_made_of_the_scripts(read, tmp_path) -> None:
+    """Whatever its file is called."""
+    script = tmp_path / "my train (2).py"
+    script.touch()
+    assert read(script=script).spec.name == "my-train--2"
+
+
+def test_gpus_are_counted_without_a_library(tmp_path) -> None:
+    """The kernel's own list: its first node is the processor and has no GPU."""
+    for number, gpu in enumerate((0, 4711, 4712)):
+        node = tmp_path / "sys/class/kfd/kfd/topology/nodes" / str(number)
+        node.mkdir(parents=True)
+        (node / "gpu_id").write_text(f"{gpu}\n")
+    assert count_gpus(tmp_path) == 2
+    assert count_gpus(tmp_path / "nowhere") == 0
+
+
+def test_what_is_shown() -> None:
+    """By default both streams of the job's first rank."""
+    assert parse_tee("", range(2), first=0) == {0: 3}
+    assert parse_tee("", range(2), first=None) == {}
+    assert parse_tee("1", range(2), first=0) == {0: 1, 1: 1}
+    assert parse_tee("1:2,7:3", range(2), first=0) == {1: 2}
+    with pytest.raises(UsageError, match="--tee x"):
+        parse_tee("x", range(2), first=0)
