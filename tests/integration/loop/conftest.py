@@ -10,9 +10,10 @@ from aegis.cli.demo.fleet import NODES, Fleet, simulate
 from aegis.cli.demo.network import SimulatedSysfs
 
 
-@pytest.fixture
-def fleet(tmp_path):
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
     """A job training on two of three nodes, past its first checkpoints; everything ends with it."""
+    tmp_path = tmp_path_factory.mktemp("fleet")
     pytest.importorskip("torch", reason="needs torch: run `make setup`")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
