@@ -4,21 +4,23 @@ import { useNow } from "../clock";
 import { Icon, type IconName } from "../parts/icon";
 import { IncidentRows, OpenIncident } from "../parts/incidents";
 import { JobRows } from "../parts/jobs";
-import { Legend, NodeBox, roleOf, stateCounts } from "../parts/nodes";
+import { isWell, Legend, NodeBox, NodeChip, roleOf, stateCounts } from "../parts/nodes";
 import { Empty, Section, Time } from "../parts/small";
 import type { State } from "../store";
 import { byUrgency, isOpen, newestFirst } from "../story";
-import type { Level, Node, Summary } from "../types";
+import type { Job, Level, Node, Summary } from "../types";
 import { sentence } from "../words";
 
 const LEVELS: Record<Level, IconName> = { ok: "ok", degraded: "warning", critical: "error" };
 const LAST_SHOWN = 8;
-const ROW_NODES = 6; // as many as stand beside each other on a wide page
+const BOXES_MAX = 48; // nodes; with more each is a chip
+const TROUBLED_SHOWN = 24;
 
 export function OverviewPage({ store }: { store: State }) {
   const incidents = [...store.incidents.values()];
   const open = incidents.filter(isOpen).sort(byUrgency);
   const closed = incidents.filter((one) => !isOpen(one)).sort(newestFirst);
+  const isBig = store.nodes.size > BOXES_MAX; // then what people work on comes first
   return (
     <>
       {store.summary && <VerdictHead summary={store.summary} />}
@@ -31,7 +33,7 @@ export function OverviewPage({ store }: { store: State }) {
           </div>
         </Section>
       )}
-      <Nodes store={store} />
+      {!isBig && <Nodes store={store} />}
       <Section title="Jobs" id="jobs" aside={<a href="/jobs">All jobs</a>}>
         {store.jobs.size ? (
           <JobRows jobs={[...store.jobs.values()]} />
@@ -48,6 +50,7 @@ export function OverviewPage({ store }: { store: State }) {
           <Empty>Nothing has broken and been mended since this controller’s log began.</Empty>
         )}
       </Section>
+      {isBig && <Nodes store={store} />}
     </>
   );
 }
@@ -97,16 +100,22 @@ function Nodes({ store }: { store: State }) {
       </Section>
     );
   }
+  const isBig = nodes.length > BOXES_MAX;
   return (
     <Section title="Nodes" id="nodes" aside={<span>{stateCounts(nodes)}</span>}>
+      {isBig && <Troubled nodes={nodes} jobs={jobs} now={now} />}
       <div class="racks">
         {groups(nodes).map(([rack, members]) => (
-          <div key={rack} class="rack">
+          <div key={rack} class="rack" style={{ "--nodes": String(members.length) }}>
             {rack && <h3 class="rack-name">{rack}</h3>}
-            <div class="node-grid" style={columns(members.length)}>
-              {members.map((node) => (
-                <NodeBox key={node.name} node={node} role={roleOf(node, jobs)} now={now} />
-              ))}
+            <div class={isBig ? "chip-grid" : "node-grid"}>
+              {members.map((node) =>
+                isBig ? (
+                  <NodeChip key={node.name} node={node} now={now} />
+                ) : (
+                  <NodeBox key={node.name} node={node} role={roleOf(node, jobs)} now={now} />
+                ),
+              )}
             </div>
           </div>
         ))}
@@ -116,9 +125,25 @@ function Nodes({ store }: { store: State }) {
   );
 }
 
-/** A small rack takes only its own width, so that others stand beside it. */
-function columns(nodes: number): Record<string, string> {
-  return nodes < ROW_NODES ? { "--columns": String(nodes) } : {};
+/** Of a big fleet only those that are not plainly well have a box; the others are chips. */
+function Troubled(props: { nodes: readonly Node[]; jobs: readonly Job[]; now: number }) {
+  const troubled = props.nodes.filter((node) => !isWell(node, props.now));
+  if (!troubled.length) return null;
+  return (
+    <div class="troubled">
+      <h3 class="rack-name">Not in service, or not healthy ({troubled.length})</h3>
+      <div class="node-grid">
+        {troubled.slice(0, TROUBLED_SHOWN).map((node) => (
+          <NodeBox key={node.name} node={node} role={roleOf(node, props.jobs)} now={props.now} />
+        ))}
+      </div>
+      {troubled.length > TROUBLED_SHOWN && (
+        <p class="faint">
+          and {troubled.length - TROUBLED_SHOWN} more: <a href="/nodes">all nodes</a>
+        </p>
+      )}
+    </div>
+  );
 }
 
 /** Nodes by their rack, where any has one: what breaks together stands together. */

@@ -75,6 +75,50 @@ export function NodeBox({ node, role, now }: { node: Node; role: Role; now: numb
   );
 }
 
+/** Whether there is nothing to say of the node. */
+export const isWell = (node: Node, now: number): boolean =>
+  node.state === "ready" &&
+  now - node.seen_at <= QUIET_SECONDS &&
+  node.devices.every((one) => one.health === "healthy");
+
+const CHIP_CELL = 6;
+const CHIP_STEP = 8;
+const CHIP_ROW = 4;
+
+/** A node of a big fleet: only its cells; its name and state at pointing and focus. */
+export function NodeChip({ node, now }: { node: Node; now: number }) {
+  const quiet = now - node.seen_at > QUIET_SECONDS;
+  const gpus = gpusOf(node);
+  const rows = Math.max(1, Math.ceil(gpus.length / CHIP_ROW));
+  const label = `${node.name}: ${node.state}; ${healthText(node)}`;
+  return (
+    <a
+      class={`chip state-${node.state}${quiet ? " quiet" : ""}`}
+      href={`/nodes/${encodeURIComponent(node.name)}`}
+      title={label}
+    >
+      <span class="visually-hidden">{label}</span>
+      <svg
+        width={CHIP_ROW * CHIP_STEP - 2}
+        height={rows * CHIP_STEP - 2}
+        class="cells"
+        aria-hidden="true"
+      >
+        {gpus.map((device, index) => (
+          <g
+            key={device.name}
+            class={`cell ${device.health}`}
+            transform={`translate(${(index % CHIP_ROW) * CHIP_STEP} ${Math.floor(index / CHIP_ROW) * CHIP_STEP})`}
+          >
+            <rect width={CHIP_CELL} height={CHIP_CELL} rx={1.5} />
+            {device.health === "unhealthy" && <path d="M1 1l4 4M5 1l-4 4" />}
+          </g>
+        ))}
+      </svg>
+    </a>
+  );
+}
+
 export function DeviceCells({ node }: { node: Node }) {
   const gpus = gpusOf(node);
   const others = othersOf(node);

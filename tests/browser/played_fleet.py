@@ -129,8 +129,8 @@ class PlayedNode:
     controller: Controller
     spec: JobSpec | None = None
     rack: str = ""
-    step_seconds: float = 0.15
-    load_seconds: float = 0.6
+    step_seconds: float = 0.06
+    load_seconds: float = 0.4
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     devices: list[Device] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
@@ -235,6 +235,13 @@ class PlayedNode:
                 self.launcher, phase=LauncherPhase.FAILED, ranks=(), failure=failure,
                 stopped_at=time.time() + 0.05,
             )  # fmt: skip
+
+    def lose_sight(self, gpu: int) -> None:
+        """A GPU can no longer be read."""
+        with self._lock:
+            self.devices[gpu] = replace(
+                self.devices[gpu], health=Health.UNKNOWN, detail="no reading for 30 s"
+            )
 
     def heal(self) -> None:
         """The devices read healthy again."""
