@@ -153,7 +153,7 @@ def _play(fleet: Fleet, started_at: float, *, keep: bool) -> int:
     played.append(_act(fleet, "Act 2 · A rank dies", acts.rank))
     played.append(_act(fleet, "Act 3 · NIC", acts.nic))
     _train_on(fleet, steps=2 * CHECKPOINT_EVERY, what="a few more steps")
-    fleet.stop(*(f"launcher-{node}" for node in NODES))
+    fleet.stop_kind("launcher")
     say("\nThe same training without interruption, started with plain torchrun, for comparison:")
     difference = _prove(fleet)
     say("\nResult\n")
@@ -227,15 +227,11 @@ def _prove(fleet: Fleet) -> float:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     script = [str(training_script()), "--steps", str(interrupted[-1].step)]
     script += ["--losses", str(plain), "--checkpoint-every", "0"]
-    log = fleet.folder / "uninterrupted.log"
-    with log.open("wb") as output:
-        done = subprocess.run(
-            [*torchrun, "--nproc-per-node", str(2 * RANKS_PER_NODE), *script],
-            check=False, stdout=output, stderr=subprocess.STDOUT,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-    if done.returncode != 0:
-        raise DemoFailedError(f"the uninterrupted run failed; its log is {log}")
+    _run_shown(
+        [*torchrun, "--nproc-per-node", str(2 * RANKS_PER_NODE), *script],
+        log=fleet.folder / "uninterrupted.log",
+        losses=plain,
+    )
     reference = {entry.step: entry.loss for entry in read_losses(plain)}
     if missing := {entry.step for entry in interrupted} - set(reference):
         raise DemoFailedError(f"the uninterrupted run has no loss for step {min(missing)}")
@@ -247,6 +243,29 @@ def _prove(fleet: Fleet) -> float:
         "  Exactly 0 is asked for: the same ranks add in the same order, on one thread each."
     )
     return difference
+
+
+def _run_shown(command: list[str], *, log: Path, losses: Path) -> None:
+    """Run the training to its end, showing how far it is."""
+    progress = Progress()
+    with log.open("wb") as output:
+        training = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )
+        try:
+            while training.poll() is None:
+                if trained := read_losses(losses):
+                    progress.show(f"step {trained[-1].step} · loss {trained[-1].loss:.4f}")
+                time.sleep(0.5)
+        finally:
+            training.terminate()
+            training.wait()
+    progress.clear()
+    if training.returncode != 0:
+        raise DemoFailedError(f"the uninterrupted run failed; its log is {log}")
 
 
 def _keep(fleet: Fleet) -> None:

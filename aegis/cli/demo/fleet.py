@@ -203,17 +203,19 @@ class Fleet:
                     f"{name} ended with {process.returncode}; {log} ends with:\n" + "\n".join(tail)
                 )
 
-    def stop(self, *names: str) -> None:
-        """End the named programs, or all: launchers first, the controller last."""
-        order = names or (
-            *(name for name in self.processes if name.startswith("launcher")),
-            *(name for name in self.processes if name.startswith("agent")),
-            "controller",
-        )
-        ending = [self.processes.pop(name) for name in order if name in self.processes]
+    def stop(self) -> None:
+        """End all that runs, each kind at once: launchers first, the controller last."""
+        for kind in ("launcher", "agent", "controller"):
+            self.stop_kind(kind)
+
+    def stop_kind(self, kind: str) -> None:
+        """Ask every program of this kind to end, then wait; one that does not is killed."""
+        names = [name for name in self.processes if name.startswith(kind)]
+        ending = [self.processes.pop(name) for name in names]
         for process in ending:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
+        for process in ending:
             try:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
