@@ -106,7 +106,7 @@ class LauncherState:
     spec: JobSpec
     launcher: str  # drawn at its start: a launcher that died and came back is another one
     address: str  # where ranks of other nodes reach this node
-    store_port: int = 0  # an unused rendezvous store, open and waiting; 0: not ready yet
+    store_port: int = 0  # an unused store, another after each generation (started or refused)
     phase: LauncherPhase = LauncherPhase.IDLE
     generation: int = 0  # the newest generation it has started (or refused)
     epoch: int = 0
