@@ -1,9 +1,9 @@
 """A node, its devices, and the states it moves through.
 
-    ready -> suspect -> ready
-    ready | suspect -> cordoned -> draining -> quarantined -> repairing -> probation -> ready
-    any -> unknown -> where it was, or quarantined
-    cordoned | draining | quarantined -> ready   (an operator returns or uncordons it)
+ready -> suspect -> ready
+ready | suspect -> cordoned -> draining -> quarantined -> repairing -> probation -> ready
+any -> unknown -> where it was, or quarantined
+cordoned | draining | quarantined -> ready   (an operator returns or uncordons it)
 """
 
 from dataclasses import dataclass
