@@ -28,6 +28,8 @@ class RulesLoaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanged:
+    """The modes and limits changed."""
+
     at: float
     policy: Policy
     actor: str
@@ -72,6 +74,8 @@ class NodeCordoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUncordoned:
+    """An operator lifts a cordon."""
+
     at: float
     node: str
     actor: str

@@ -147,8 +147,8 @@ class Assignment:
     itself among the members; ranks of an older generation are stopped first. It ignores an
     assignment with a smaller (epoch, sequence) than one it has obeyed, and one that was meant for
     another launcher: an agent may still hold what the one before it was told. One without a world
-    makes it refuse the generation: it never starts it, reports it as its own `generation`, and opens
-    a fresh store, since other members may have been told of the one it had.
+    makes it refuse the generation: it never starts it, reports it as its own `generation`, and
+    opens a fresh store, since other members may have been told of the one it had.
     """
 
     job: str

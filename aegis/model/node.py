@@ -1,9 +1,11 @@
 """A node, its devices, and the states it moves through.
 
-ready -> suspect -> ready
-ready | suspect -> cordoned -> draining -> quarantined -> repairing -> probation -> ready
-any -> unknown -> where it was, or quarantined
-cordoned | draining | quarantined -> ready   (an operator returns or uncordons it)
+    ready -> suspect -> ready
+    ready | suspect -> cordoned -> draining -> quarantined -> repairing -> probation -> ready
+    any -> unknown -> where it was, or quarantined
+    cordoned | draining | quarantined -> ready
+
+The last move is an operator's: to return or to uncordon.
 """
 
 from dataclasses import dataclass
