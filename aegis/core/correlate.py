@@ -56,7 +56,7 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
 
 def _home(cluster: Cluster, fault: Fault) -> Incident | None:
     """The incident that the fault is a signal of."""
-    same = [one for one in cluster.unresolved() if _is_same(one, fault)]
+    same = [one for one in cluster.unresolved() if _is_same(cluster, one, fault)]
     if same:
         return same[-1]
     if fault.job:
@@ -64,18 +64,27 @@ def _home(cluster: Cluster, fault: Fault) -> Incident | None:
     return _drain_of(cluster, fault) or _echo_of(cluster, fault)
 
 
-def _is_same(incident: Incident, fault: Fault) -> bool:
+def _is_same(cluster: Cluster, incident: Incident, fault: Fault) -> bool:
     """Whether both are about the same thing: one class, one device, one run of the job."""
     if incident.node != fault.node:
         return False
     if fault.fault_class is FaultClass.NODE_REBOOTED:
         return incident.fault_class in (FaultClass.NODE_REBOOTED, FaultClass.NODE_LOST)
-    if fault.fault_class in DIED and incident.state is IncidentState.RECOVERING:
-        return False  # `_recovery_of` knows which generation it was
+    if incident.state is IncidentState.RECOVERING and _is_anew(cluster, incident, fault):
+        return False
     if incident.device != fault.device:
         return False
     linked = fault.fault_class in LINK and incident.fault_class in LINK
     return incident.fault_class is fault.fault_class or linked
+
+
+def _is_anew(cluster: Cluster, incident: Incident, fault: Fault) -> bool:
+    """Whether the same has happened again to what the incident was answered with."""
+    if fault.job:
+        return True  # `_recovery_of` knows which generation it was
+    job = cluster.jobs.get(incident.job or "")
+    begun = job is not None and job.generation == incident.generation_after
+    return fault.fault_class is FaultClass.NODE_LOST and begun
 
 
 def _recovery_of(cluster: Cluster, fault: Fault) -> Incident | None:
@@ -107,7 +116,7 @@ def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
     """A closed incident that still gathers its kind: counted ones, and links that came back."""
     for name in list(reversed(cluster.incidents))[:LOOK_BACK]:
         incident = cluster.incidents[name]
-        if incident.closed_at is None or not _is_same(incident, fault):
+        if incident.closed_at is None or not _is_same(cluster, incident, fault):
             continue
         age = cluster.now - incident.closed_at
         if fault.fault_class is FaultClass.NIC_LINK_UP and age <= ECHO_SECONDS:

@@ -120,7 +120,7 @@ def _on_condition(cluster: Cluster, rules: RuleSet, node: Node, condition: Condi
         device=condition.device,
         observed_at=condition.since,
         boot_id=node.boot_id,
-        simulated=node.simulated,
+        simulated=condition.simulated,
         evidence=condition.evidence,
     )
     correlate.observe(cluster, rules, fault)
@@ -140,6 +140,5 @@ def _rebooted(cluster: Cluster, before: Node, after: Node) -> Fault:
         device="host",
         observed_at=cluster.now,
         boot_id=after.boot_id,
-        simulated=after.simulated,
         evidence=(evidence,),
     )

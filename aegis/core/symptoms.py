@@ -77,7 +77,6 @@ def _of_launcher(cluster: Cluster, job: Job, node: Node, text: str) -> Fault:
         observed_at=cluster.now,
         boot_id=node.boot_id,
         job=job.spec.name,
-        simulated=node.simulated,
         evidence=(Evidence(source="launcher's report", text=f"{node.name}: {text}"),),
     )
 
@@ -98,7 +97,6 @@ def _of_failure(job: Job, node: Node, failure: RankFailure) -> Fault:
         observed_at=failure.at,
         boot_id=node.boot_id,
         job=job.spec.name,
-        simulated=node.simulated,
         evidence=tuple(evidence),
     )
 
@@ -130,7 +128,6 @@ def of_rejected(job: Job, node: Node, one: RejectedCheckpoint) -> Fault:
         device=f"step{one.step}",
         observed_at=node.seen_at,
         job=job.spec.name,
-        simulated=node.simulated,
         evidence=(Evidence(source="verification", text=sentence(one)),),
     )
 
@@ -154,7 +151,6 @@ def late_start(cluster: Cluster, job: Job) -> Fault | None:
         device="ranks",
         observed_at=cluster.now,
         job=job.spec.name,
-        simulated=cluster.nodes[slow].simulated,
         evidence=(Evidence(source="controller's clock", text=text),),
     )
 
@@ -171,7 +167,6 @@ def late_stop(cluster: Cluster, job: Job) -> list[Fault]:
             node=name,
             device="host",
             observed_at=cluster.now,
-            simulated=cluster.nodes[name].simulated,
             evidence=(
                 Evidence(
                     source="launcher's report",

@@ -157,6 +157,5 @@ def _lost(node: Node, silence: str) -> Fault:
         node=node.name,
         device="host",
         observed_at=node.seen_at,
-        simulated=node.simulated,
         evidence=(Evidence(source="reports", text=text),),
     )
