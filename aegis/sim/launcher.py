@@ -21,8 +21,6 @@ from aegis.sim.scene import Alive, Scene
 from aegis.sim.setting import JobPlan
 from aegis.sim.training import Generation
 
-STORE_SECONDS = 0.5  # to open a new store
-
 
 @dataclass(slots=True, kw_only=True)
 class Ranks:
@@ -71,6 +69,7 @@ class SimLauncher:
     slow_start_seconds: float = 0.0  # misfortune: the next start takes so much longer
     slow_stop_seconds: float = 0.0
     _index: int = 0
+    _stores: int = 0
 
     # What it says
 
@@ -118,7 +117,7 @@ class SimLauncher:
 
     def begin(self) -> None:
         """The process has started."""
-        self._open_store()
+        self._open_store(at_once=True)
 
     def die(self) -> None:
         """The launcher ends, and its ranks with it, at once."""
@@ -126,12 +125,16 @@ class SimLauncher:
         self._ranks_gone()
         self.ended(self)
 
-    def _open_store(self) -> None:
-        self.store_port = 0
-        self.scene.soon(STORE_SECONDS, self._store_opened)
+    def _open_store(self, *, at_once: bool = False) -> None:
+        """Another store. Until it is there, the launcher may still speak of the one before."""
+        if at_once or self.scene.dice.random() < 0.5:
+            self.store_port = 0
+        self._stores += 1
+        number = self._stores
+        self.scene.soon(self.scene.setting.temper.store_seconds, lambda: self._opened(number))
 
-    def _store_opened(self) -> None:
-        if not self.is_over and not self.store_port:
+    def _opened(self, number: int) -> None:
+        if not self.is_over and number == self._stores:
             self.store_port = self.new_port()
             self.changed()
 

@@ -268,11 +268,12 @@ def link_flaps(world: World) -> str:
 
 
 def start_is_slow(world: World) -> str:
-    """The next start of a launcher takes very long."""
+    """The next start of a launcher takes very long, or would last for ever."""
     hit = _launcher(world, alive=False)
     if hit is None:
         return ""
-    hit[1].slow_start_seconds = world.scene.dice.uniform(5.0, 70.0)
+    for_ever = world.scene.dice.random() < 0.4
+    hit[1].slow_start_seconds = 1e6 if for_ever else world.scene.dice.uniform(5.0, 70.0)
     return hit[1].launcher
 
 

@@ -12,7 +12,7 @@ from aegis.model.event import Event
 from aegis.model.fault import FaultClass
 from aegis.model.incident import Decision, DecisionResult, Incident, IncidentState, Remedy
 from aegis.model.job import Job, JobState, World
-from aegis.model.node import Node, NodeState
+from aegis.model.node import Health, Node, NodeState
 from aegis.model.policy import Mode
 from aegis.sim.agent import Spool
 from aegis.sim.controller import SimController
@@ -132,6 +132,7 @@ class Promises:
         ended = job.state not in HOLDING or (before and before.generation != job.generation)
         if before is not None and before.state in HOLDING and ended:
             self._check_over(before)
+        self._check_loss(job)
         if job.state is JobState.STARTING:
             self.restarts[name] = self.restarts.get(name, 0) + 1
             self._check_start(job)
@@ -141,6 +142,17 @@ class Promises:
         for one in self._alive(job.spec.name):
             assert self._is_excused(one) or one.generation == job.generation, (
                 f"generation {job.generation} starts while {one.launcher} has {one.generation}"
+            )
+
+    def _check_loss(self, job: Job) -> None:
+        """No job is stopped for the loss of a node that has just been heard."""
+        cluster = self.controller.cluster
+        incident = cluster.incidents.get(job.incident or "")
+        if incident and incident.fault_class is FaultClass.NODE_LOST and incident.node:
+            silent = self.controller.silent_seconds(incident.node)
+            decided = incident.phases.decided_at == cluster.now
+            assert not decided or silent >= cluster.policy.silence_seconds, (
+                f"{incident.id} stops {job.spec.name}; {incident.node} was heard {silent:.1f} s ago"
             )
 
     def _check_over(self, job: Job) -> None:
@@ -215,12 +227,14 @@ class Promises:
         window = [at for at, _ in self.taken if at > now - policy.nodes_out_window_seconds]
         share = int(policy.nodes_out_fraction * len(cluster.nodes))
         assert len(window) <= max(policy.nodes_out_max, share), "the budget is overdrawn"
+        _check_age(cluster, node, cluster.incidents[number])
         self._check_cause(node, cluster.incidents[number], decision)
 
     def _check_spares(self, cluster: Cluster, name: str) -> None:
         """A job that trains is never stopped by a drain that leaves it nowhere to go."""
         job = next((one for one in self._before.values() if name in holders(one)), None)
-        if job is None or job.state is JobState.STOPPING or cluster.spares(job):
+        floor = max(1, cluster.policy.spare_floor + 1)
+        if job is None or job.state is JobState.STOPPING or len(cluster.spares(job)) >= floor:
             return
         launchers = [launcher_of(cluster.nodes[one], job.spec.name) for one in holders(job)]
         failed = any(
@@ -233,7 +247,7 @@ class Promises:
             and incident.phases.decided_at == cluster.now
             for incident in cluster.incidents.values()
         )
-        assert failed or decided, f"{name} was taken from {job.spec.name}, which has no spare"
+        assert failed or decided, f"{name} was taken from {job.spec.name}, which has too few spares"
 
     def _check_cause(self, node: Node, incident: Incident, decision: Decision) -> None:
         """Something really is wrong with a node that is taken."""
@@ -265,3 +279,15 @@ class Promises:
 def _state(node: Node) -> NodeState:
     """Where the node is, silent or not."""
     return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
+
+
+def _check_age(cluster: Cluster, node: Node, incident: Incident) -> None:
+    """What a node is taken for is of this boot, and young or still so."""
+    fault = incident.faults[0]
+    assert fault.boot_id in ("", node.boot_id), f"{node.name} has rebooted since {incident.id}"
+    lasts = [one.device for one in node.conditions]
+    sick = [one.name for one in node.devices if one.health is Health.UNHEALTHY]
+    newest = max(one.observed_at for one in incident.faults)
+    young = cluster.now - newest <= cluster.policy.event_ttl_seconds
+    lost = incident.fault_class is FaultClass.NODE_LOST
+    assert young or lost or fault.device in (*lasts, *sick), f"{incident.id} is too old to act on"

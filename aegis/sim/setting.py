@@ -62,6 +62,7 @@ class Temper:
     kill_seconds: float
     patience_seconds: float  # until ranks fail that have lost a peer
     rendezvous_seconds: float  # until ranks fail whose peers never came
+    store_seconds: float  # to open another rendezvous store
     snapshot_events: int
 
 
@@ -176,5 +177,6 @@ def _temper(dice: random.Random) -> Temper:
         kill_seconds=dice.choice([0.1, 2.0]),
         patience_seconds=dice.choice([0.3, 6.0]),
         rendezvous_seconds=dice.choice([10.0, 40.0]),
+        store_seconds=dice.choice([0.2, 0.2, 4.0]),
         snapshot_events=dice.choice([150, 600]),
     )
