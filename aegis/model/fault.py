@@ -113,7 +113,7 @@ class Fault:
     observed_at: float  # the node's clock, at the first reading that showed it
     boot_id: str = ""
     count: int = 1  # how many since the last report of the same fault
-    simulated: bool = False
+    simulated: bool = False  # the device is; a rank that died on simulated GPUs did die
     evidence: tuple[Evidence, ...] = ()
     job: str | None = None  # set for faults of a job: job.*
     identity: str = ""  # what the device is whichever slot it sits in: "BDF UUID serial"
@@ -126,4 +126,5 @@ class Condition:
     fault_class: FaultClass
     device: str
     since: float  # the node's clock
+    simulated: bool = False  # as of a fault
     evidence: tuple[Evidence, ...] = ()

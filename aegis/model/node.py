@@ -70,7 +70,7 @@ class NodeReport:
     sequence: int  # grows within a session
     boot_id: str = ""
     version: str = ""
-    simulated: bool = False
+    simulated: bool = False  # some of its devices are
     labels: tuple[tuple[str, str], ...] = ()  # rack, switch, group
     sources: tuple[tuple[str, str], ...] = ()  # what reads the devices, or why nothing does
     devices: tuple[Device, ...] = ()
@@ -111,7 +111,7 @@ class Node:
     launcher_sequence: int = 0
     boot_id: str = ""
     version: str = ""
-    simulated: bool = False
+    simulated: bool = False  # some of its devices are
     labels: tuple[tuple[str, str], ...] = ()
     devices: tuple[Device, ...] = ()
     conditions: tuple[Condition, ...] = ()

@@ -44,12 +44,13 @@ class Ledger:
     spool: Spool
     stale_seconds: float  # a GPU not read for so long is unknown
     urge: Callable[[], None]  # called when something must be told at once
-    simulated: bool = False
     gpu_source: str = ""  # what reads the GPUs, or why nothing does
     _gpu_library: str = ""
+    _gpus_simulated: bool = False
     _gpus: dict[str, GpuMemory] = field(default_factory=dict)  # by identity
     _read_at: dict[str, float] = field(default_factory=dict)  # by identity
     _links: dict[str, LinkMemory] = field(default_factory=dict)  # by interface
+    _links_simulated: bool = False
     _devices: dict[str, Device] = field(default_factory=dict)  # by name
     _conditions: dict[str, tuple[Condition, ...]] = field(default_factory=dict)  # by device
     _disk_full_at: float = 0.0
@@ -58,6 +59,11 @@ class Ledger:
         for key, body in self.spool.recall().items():
             if key.startswith(_LINK_KEY) and (link := _recalled(_LINK, key, body)) is not None:
                 self._links[key.removeprefix(_LINK_KEY)] = link
+
+    @property
+    def simulated(self) -> bool:
+        """Whether some of this node's devices are."""
+        return self._gpus_simulated or self._links_simulated
 
     def devices(self) -> tuple[Device, ...]:
         """Every device, GPUs first, in the order of their numbers."""
@@ -96,7 +102,7 @@ class Ledger:
                 assert_never(news)
 
     def _library(self, news: GpuLibrary) -> None:
-        self.simulated = news.simulated
+        self._gpus_simulated = news.simulated
         self._gpu_library = news.text
         prefix = self._gpu_key("")
         for key, body in self.spool.recall().items():
@@ -147,7 +153,8 @@ class Ledger:
         memory = self._gpus.get(identity)
         if memory is None:
             return
-        judgement = judge(self._subject(memory.name, identity), memory, sample)
+        subject = self._subject(memory.name, identity, simulated=self._gpus_simulated)
+        judgement = judge(subject, memory, sample)
         if isinstance(sample, GpuReading):
             self._read_at[identity] = sample.at
         device = replace(judgement.device, read_at=self._read_at.get(identity, 0.0))
@@ -156,14 +163,16 @@ class Ledger:
         self._keep(replace(judgement, device=device), key, _GPU)
 
     def _gpu_key(self, identity: str) -> str:
-        return (_SIMULATED_KEY if self.simulated else _GPU_KEY) + identity
+        return (_SIMULATED_KEY if self._gpus_simulated else _GPU_KEY) + identity
 
     # links
 
     def link_sample(self, interface: str, sample: LinkSample) -> None:
         """Take in what was read of a network port."""
         memory = self._links.get(interface, LinkMemory())
-        judgement = nic.observe(self._subject(interface), memory, sample)
+        self._links_simulated = sample.simulated
+        subject = self._subject(interface, simulated=sample.simulated)
+        judgement = nic.observe(subject, memory, sample)
         self._links[interface] = judgement.memory
         key = _LINK_KEY + interface if judgement.memory != memory else ""
         self._keep(judgement, key, _LINK)
@@ -198,13 +207,13 @@ class Ledger:
             )
         self.urge()
 
-    def _subject(self, device: str, identity: str = "") -> Subject:
+    def _subject(self, device: str, identity: str = "", *, simulated: bool = False) -> Subject:
         return Subject(
             node=self.node,
             device=device,
             boot_id=self.boot_id,
             identity=identity,
-            simulated=self.simulated and bool(identity),
+            simulated=simulated,
         )
 
     def _keep(self, judgement: Judgement[Memory], key: str, adapter: TypeAdapter[Memory]) -> None:

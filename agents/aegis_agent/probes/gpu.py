@@ -222,7 +222,13 @@ def _lasting(subject: Subject, memory: GpuMemory) -> tuple[Condition, ...]:
         (FaultClass.GPU_PROBE_STALLED, memory.stalled_at),
     )
     return tuple(
-        Condition(fault_class=kind, device=subject.device, since=since, evidence=memory.why)
+        Condition(
+            fault_class=kind,
+            device=subject.device,
+            since=since,
+            simulated=subject.simulated,
+            evidence=memory.why,
+        )
         for kind, since in lasting
         if since
     )

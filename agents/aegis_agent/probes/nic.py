@@ -23,6 +23,7 @@ class LinkSample:
 
     at: float
     source: str  # "netlink", "sysfs"
+    simulated: bool = False
     present: bool = True
     up: bool = False
     operstate: str = "unknown"
@@ -155,7 +156,13 @@ def _lasting(subject: Subject, memory: LinkMemory) -> tuple[Condition, ...]:
         (FaultClass.NIC_REMOVED, memory.removed_at),
     )
     return tuple(
-        Condition(fault_class=kind, device=subject.device, since=since, evidence=memory.why)
+        Condition(
+            fault_class=kind,
+            device=subject.device,
+            since=since,
+            simulated=subject.simulated,
+            evidence=memory.why,
+        )
         for kind, since in lasting
         if since
     )

@@ -1,6 +1,7 @@
 """A network port's sysfs tree: DIR/class/net/IFACE, as the kernel lays it out under /sys.
 
-Each change is a new folder and one renamed link, so that no reader sees half a change.
+Each change is a new folder and one renamed link, so that no reader sees half a change. The file
+`aegis_simulated` marks the tree, as the symbol of that name marks the GPU library.
 """
 
 import shutil
@@ -8,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 _FOLDER = "devices/virtual/net"
+_MARK = "aegis_simulated"
 
 
 class NoSuchPortError(Exception):
@@ -38,6 +40,8 @@ class Port:
 
 def init(root: Path, interface: str) -> None:
     """A port with its link up."""
+    root.mkdir(parents=True, exist_ok=True)
+    (root / _MARK).touch()
     _write(root, interface, Port())
 
 

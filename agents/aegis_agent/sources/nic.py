@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _log = logging.getLogger(__name__)
 SYS = Path("/sys")
 _SYSFS_POLL_SECONDS = 0.1  # nobody pushes
 _CONSISTENT_TRIES = 5
+_SIMULATED = "aegis_simulated"  # a tree that holds this file is none of the kernel's
 
 Tell = Callable[[str, LinkSample], None]
 
@@ -61,12 +63,13 @@ def _tell_sysfs(root: Path, interfaces: Sequence[str], tell: Tell) -> None:
 
 def read_sysfs(root: Path, interface: str) -> LinkSample:
     """One interface as sysfs has it."""
+    simulated = (root / _SIMULATED).exists()
     try:
         folder = os.open(root / "class" / "net" / interface, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
-        return LinkSample(at=time.time(), source="sysfs", present=False)
+        return LinkSample(at=time.time(), source="sysfs", simulated=simulated, present=False)
     try:
-        return _read_consistent(folder)
+        return replace(_read_consistent(folder), simulated=simulated)
     finally:
         os.close(folder)
 

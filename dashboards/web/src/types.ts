@@ -20,6 +20,7 @@ export interface Condition {
   readonly fault_class: FaultClass;
   readonly device: string;
   readonly since: number;
+  readonly simulated: boolean;
   readonly evidence: readonly Evidence[];
 }
 

@@ -29,10 +29,12 @@ def test_a_link_that_goes_down_and_up_is_two_edges_and_a_condition_between(seen,
     """The condition stands in every report for as long as the link is down."""
     network.down(tree, "fab0")
     fault = controller.wait_fault("nic.link.down")
-    assert (fault.device, fault.severity, fault.simulated) == ("fab0", "error", False)
+    assert (fault.device, fault.severity, fault.simulated) == ("fab0", "error", True)
     controller.wait_device("fab0", "unhealthy")
     (condition,) = controller.last.conditions
     assert (condition.fault_class, condition.device) == ("nic.link.down", "fab0")
+    assert condition.simulated
+    assert controller.last.simulated
     network.up(tree, "fab0")
     controller.wait_fault("nic.link.up")
     controller.wait(lambda: not controller.last.conditions, "the end of the condition")

@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from aegis.core.cluster import contact_of, launcher_of
+from aegis.model.fault import Condition, FaultClass
 from aegis.model.job import JobState, LauncherPhase
 from aegis.model.node import NodeReport, NodeState, Sender
 
@@ -85,3 +88,20 @@ def test_a_node_without_a_launcher_is_no_spare(fleet) -> None:
     fleet.say("n9")
     assert [node.name for node in fleet.cluster.spares(fleet.job)] == ["n3"]
     assert isinstance(NodeReport(node="n9", sender=Sender.AGENT, session=1, sequence=1), NodeReport)
+
+
+def test_a_rank_that_died_on_simulated_gpus_did_die(fleet) -> None:
+    """Only what a simulated device reports is simulated."""
+    fleet.say("n1", simulated=True)
+    fleet.die("n1", rank=1)
+    assert (fleet.incident.fault_class, fleet.incident.simulated) == ("job.worker.exited", False)
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_condition_says_itself_whether_it_is_simulated(fleet, simulated) -> None:
+    """A real link beside simulated GPUs is real."""
+    down = Condition(
+        fault_class=FaultClass.NIC_LINK_DOWN, device="fab0", since=fleet.at, simulated=simulated
+    )
+    fleet.say("n3", simulated=True, conditions=(down,))
+    assert (fleet.incident.device, fleet.incident.simulated) == ("fab0", simulated)
