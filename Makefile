@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 STATIC := aegis/controller/static/index.html
 WEB := $(shell find dashboards/web -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
 
-.PHONY: help setup demo test check fast-test sim rewrite rules integration test-integration test-systemd test-images bench lock system-packages clean
+.PHONY: help setup demo test check fast-test sim rewrite rules test-systemd test-images lock system-packages clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20

@@ -146,7 +146,7 @@ class _Running:
         act = {
             Mode.OBSERVE: "observe (will touch nothing)",
             Mode.NOTIFY: "notify (tells people, will touch nothing)",
-            Mode.APPROVE: "approve (acts once someone approves)",
+            Mode.APPROVE: "approve (waits for a person, who acts by `aegis nodes drain`)",
             Mode.ENFORCE: "enforce (takes nodes out within its limits)",
         }[policy.mode]
         if self._services.loop.held:

@@ -9,7 +9,7 @@ class Mode(StrEnum):
 
     OBSERVE = "observe"  # record what it would have done
     NOTIFY = "notify"  # and tell people
-    APPROVE = "approve"  # and act once someone approves
+    APPROVE = "approve"  # and wait for a person, who acts by `aegis nodes drain`
     ENFORCE = "enforce"  # act
 
 
