@@ -2,6 +2,7 @@
 
 import argparse
 import getpass
+import ipaddress
 import os
 import re
 import shlex
@@ -206,7 +207,7 @@ def read(arguments: argparse.Namespace) -> Options:
         spec=spec,
         command=command,
         node=arguments.node or socket.gethostname(),
-        address=arguments.address or _address(spec, arguments.controller),
+        address=arguments.address or _address(spec, arguments),
         log_folder=_absolute(arguments.log_dir),
         checkpoint_folder=folder,
         tee=arguments.tee,
@@ -307,20 +308,27 @@ def _at_least(number: int, least: int, flag: str) -> int:
     return number
 
 
-def _address(spec: JobSpec, controller: str | None) -> str:
+def _address(spec: JobSpec, arguments: argparse.Namespace) -> str:
     """This machine's address on the way to the controller; itself when it is alone."""
     if spec.nodes + spec.spares == 1:
         return "127.0.0.1"
-    host = urlsplit(controller or "").hostname or socket.gethostname()
+    host = urlsplit(arguments.controller or "").hostname or socket.gethostname()
     try:
         found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(found[0], socket.SOCK_DGRAM) as probe:
             probe.connect(found[4])  # sends nothing: it only asks which way it would go
-            return str(probe.getsockname()[0])
+            address = str(probe.getsockname()[0])
     except OSError as error:
         raise UsageError(
             f"no address of this node was found ({error}); say one with --address"
         ) from error
+    by_name = arguments.agent_socket and not arguments.controller
+    if by_name and ipaddress.ip_address(address).is_loopback:  # Debian's 127.0.1.1
+        raise UsageError(
+            f"{host} is {address} to this node, where no other node reaches it: "
+            "say its address with --address, or the way there with --controller URL"
+        )
+    return address
 
 
 def parse_tee(text: str, local_ranks: Sequence[int], first: int | None) -> dict[int, int]:

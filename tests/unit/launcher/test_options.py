@@ -57,6 +57,16 @@ def test_a_wrong_flag(read, words, said) -> None:
         read(*words)
 
 
+def test_a_name_that_is_loopback_here_is_no_address_for_other_nodes(read, monkeypatch) -> None:
+    """Their ranks would knock at themselves. A controller on this machine is another thing."""
+    monkeypatch.setattr("socket.gethostname", lambda: "127.0.1.1")
+    socket_of_agent = ("--agent-socket", "/run/aegis/agent.sock", "--nnodes", "2")
+    with pytest.raises(UsageError, match="no other node reaches it: say its address with --addr"):
+        read(*socket_of_agent)
+    assert read(*socket_of_agent, "--address", "10.0.0.7").address == "10.0.0.7"
+    assert read(*socket_of_agent, "--controller", "http://127.0.0.1:8500").address == "127.0.0.1"
+
+
 def test_a_missing_script(read, tmp_path) -> None:
     """Found before anything is started."""
     with pytest.raises(UsageError, match="does not exist; name a Python file"):
