@@ -1,5 +1,6 @@
 """The alerts: each fires, keeps quiet, resolves, and has a page that says what to do."""
 
+import functools
 import re
 import shutil
 import subprocess
@@ -23,10 +24,12 @@ def alerts():
     return [rule for group in groups for rule in group["rules"]]
 
 
+@functools.cache
 def cases():
     """Each alert's tests: (name, severity) to what is expected, in the order of time."""
     found = {}
-    for test in yaml.safe_load((PROMETHEUS / "tests/alerts_test.yaml").read_text())["tests"]:
+    files = sorted(PROMETHEUS.glob("tests/alerts*_test.yaml"))
+    for test in [test for file in files for test in yaml.safe_load(file.read_text())["tests"]]:
         expected = [case["exp_alerts"] for case in test["alert_rule_test"]]
         (name,) = {case["alertname"] for case in test["alert_rule_test"]}
         (severity,) = {alert["exp_labels"]["severity"] for case in expected for alert in case}
@@ -41,10 +44,12 @@ def promtool(*arguments):
 
 
 @needs_promtool
-@pytest.mark.parametrize("name", ["alerts_test.yaml", "recording_test.yaml"])
-def test_promtool_agrees_with_what_the_rules_should_do(name):
+@pytest.mark.parametrize(
+    "file", sorted(PROMETHEUS.glob("tests/*_test.yaml")), ids=lambda file: file.stem
+)
+def test_promtool_agrees_with_what_the_rules_should_do(file):
     """The rules' own tests, as `promtool test rules` runs them."""
-    done = promtool("test", "rules", str(PROMETHEUS / "tests" / name))
+    done = promtool("test", "rules", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
