@@ -14,7 +14,7 @@ read as always. Importing this imports no torch; `Checkpointer` does.
 from typing import TYPE_CHECKING, Any
 
 from aegis.worker.fence import StaleGenerationError
-from aegis.worker.session import Session, session, step
+from aegis.worker.progress import Session, session, step
 
 if TYPE_CHECKING:
     from aegis.worker.checkpoint import Checkpointer

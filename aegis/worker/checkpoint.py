@@ -24,8 +24,8 @@ from aegis.worker import folder as files
 from aegis.worker.contents import Contents, Stateful
 from aegis.worker.fence import FenceError, StaleGenerationError
 from aegis.worker.folder import Candidate, Damaged, FileSum, Marker
+from aegis.worker.progress import Session, current
 from aegis.worker.ranks import Ranks
-from aegis.worker.session import Session, current
 from aegis.worker.stop import StopRequest
 
 STOPPED = 128 + signal.SIGTERM  # the exit status of a rank that saved because it was asked to stop

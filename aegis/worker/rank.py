@@ -120,8 +120,8 @@ def _tell(error: BaseException) -> None:
 
 
 def _from_script(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames that led to the script."""
-    whole, ours = trace, {__file__, "<frozen runpy>", runpy.__file__}
+    """The traceback without the frames that led to the script; none where it never ran."""
+    ours = {__file__, "<frozen runpy>", runpy.__file__}
     while trace is not None and trace.tb_frame.f_code.co_filename in ours:
         trace = trace.tb_next
-    return trace or whole
+    return trace

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch.distributed import DistError, TCPStore
 
-from aegis.worker.session import Session
+from aegis.worker.progress import Session
 
 _KEY = "aegis/stop"
 _AHEAD_SECONDS = 1.0  # by then the signal has reached every rank

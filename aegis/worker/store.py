@@ -9,43 +9,53 @@ fence first. A store lives here and not in a rank, so it outlives any rank.
                                                  where this one is refused: it may have been used
     out  {"event": "fresh", "port"}              an unused store is open
          {"event": "begun", "generation"}        the fence is up and the store in use
-         {"event": "refused", "generation", "reason", "stale"}
+         {"event": "refused", "generation", "reason"}
          {"event": "failed", "reason"}           it cannot work here at all, and ends
 """
 
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aegis.worker.fence import Fence, FenceError, StaleGenerationError, raise_fence
+from aegis.worker.fence import Fence, FenceError, raise_fence
 from aegis.worker.lifeline import end_with
 from aegis.worker.lines import Lines
 
 _BACKLOG = 4096
+_OFFERED_MAX = 8
 
 
 @dataclass
 class Stores:
-    """The fresh store, and the one that a generation uses."""
+    """The stores that nobody has met at, by port, and the one that a generation uses.
+
+    After a refused generation another store is offered: its other members may have met at the one
+    before. That one stays open all the same, until a later generation begins: it may have been
+    given to that one before the refusal was heard of.
+    """
 
     address: str
     lines: Lines
-    fresh: Any = None
+    offered: dict[int, Any] = field(default_factory=dict)  # the newest last
     used: Any = None
     used_by: int = 0
 
     def open_fresh(self) -> None:
         """Open an unused store and tell the launcher where."""
-        self.fresh = _open(self.address)
-        self.lines.say("fresh", port=self.fresh.port)
+        while len(self.offered) >= _OFFERED_MAX:
+            del self.offered[next(iter(self.offered))]
+        store = _open(self.address)
+        self.offered[store.port] = store
+        self.lines.say("fresh", port=store.port)
 
     def obey(self, message: dict[str, Any]) -> None:
         """Do what the launcher asks."""
         match message["op"]:
             case "begin":
                 self._begin(message)
+                self.open_fresh()
             case "retire":
                 if self.used_by < message["generation"]:
                     self._close_used()
@@ -62,18 +72,15 @@ class Stores:
                 fence = Fence(job=message["job"], generation=generation, epoch=message["epoch"])
                 raise_fence(Path(message["folder"]), fence)
         except FenceError as error:
-            stale = isinstance(error, StaleGenerationError)
-            self.lines.say("refused", generation=generation, reason=str(error), stale=stale)
-            self.open_fresh()
+            self.lines.say("refused", generation=generation, reason=str(error))
             return
-        if self.fresh.port != port:
+        if port not in self.offered:
             reason = f"the rendezvous store at port {port} is no longer open"
-            self.lines.say("refused", generation=generation, reason=reason, stale=False)
-            self.open_fresh()
+            self.lines.say("refused", generation=generation, reason=reason)
             return
-        self.used, self.used_by = self.fresh, generation
+        self.used, self.used_by = self.offered[port], generation
+        self.offered.clear()
         self.lines.say("begun", generation=generation)
-        self.open_fresh()
 
     def _close_used(self) -> None:
         self.used, self.used_by = None, 0  # the server ends with its last reference

@@ -76,12 +76,10 @@ class Crew:
     def retire(self, generation: int, *, refused: bool) -> None:
         """Close the store that a generation older than this one has used.
 
-        The fresh one too when this generation is refused: others may have met there already.
+        Where this generation is refused, another is opened: others may have met at the unused one.
         """
         if generation > self._retired:
             self._retired = generation
-            if refused:
-                self.store_port = 0
             self._store.tell(op="retire", generation=generation, refused=refused)
 
     def start(self, generation: Generation, rank: Rank) -> None:

@@ -44,7 +44,7 @@ def _sentence(rank: int, status: int, error: str, *, oom_killed: bool) -> str:
     if status < 0:
         return f"rank {rank} was killed by {signal_name(-status)}"
     lines = [line.strip() for line in error.splitlines() if line.strip()]
-    why = f": {lines[-1][:200]}" if lines else ""
+    why = f": {lines[-1][:400]}" if lines else ""
     return f"rank {rank} exited with code {status}{why}"
 
 

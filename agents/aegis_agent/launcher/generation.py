@@ -222,7 +222,7 @@ class Generation:
             state,
             generation=self.number,
             phase=self.phase,
-            ranks=tuple(rank.state() for rank in self.ranks),
+            ranks=() if self.aborted else tuple(rank.state() for rank in self.ranks),
             stopped_at=self.stopped_at,
             failure=self.failure,
             resumed_step=self.resumed_step,
@@ -297,7 +297,7 @@ def _size(path: Path) -> int:
 
 
 def _read_rejected(page: Path) -> tuple[RejectedCheckpoint, ...]:
-    """As `aegis.worker.session` writes it; half a file is read again at the next look."""
+    """As `aegis.worker.progress` writes it; half a file is read again at the next look."""
     try:
         told: list[dict[str, Any]] = json.loads(page.with_suffix(".rejected.json").read_text())
         return tuple(RejectedCheckpoint(**one) for one in told)

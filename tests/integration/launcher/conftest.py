@@ -75,6 +75,7 @@ class Stage:
         self.sequence = 0
         self.generation = 0
         self.epoch = 1
+        self.used = set()  # stores that a generation was given
 
     def launch(self, node, *script, flags=(), nodes=1, ranks=2):
         """Start a launcher on a node and wait until it is ready."""
@@ -127,6 +128,8 @@ class Stage:
     def begin(self, *nodes):
         """Start the next generation on these nodes; the assignment that said so."""
         self.generation += 1
+        self.wait(lambda: self.state(nodes[0]).store_port not in {0, *self.used})
+        self.used.add(self.state(nodes[0]).store_port)
         states = [self.state(node) for node in nodes]
         members = tuple(
             Member(node=node, launcher=state.launcher, address=state.address)

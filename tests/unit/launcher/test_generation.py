@@ -4,7 +4,7 @@ import pytest
 
 from aegis.model.job import Assignment, LauncherPhase, Member, RankPhase, World
 from aegis.wire import page
-from aegis.worker.session import Session
+from aegis.worker.progress import Session
 from aegis_agent.launcher.generation import prepare, without_ranks
 
 

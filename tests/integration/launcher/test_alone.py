@@ -1,0 +1,92 @@
+"""`aegis run` on one machine, with the controller that it brings along."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "bytes_lm" / "train.py"
+
+pytest.importorskip("torch", reason="needs torch: run `make setup`")
+pytest.importorskip("aegis.controller.app", reason="needs the controller's packages")
+
+
+@pytest.fixture
+def launch(tmp_path):
+    """Start `aegis run` in the test's folder; whatever is left of it ends with the test."""
+    started = []
+
+    def start(*words):
+        command = [
+            sys.executable, "-m", "aegis.cli.main", "run", "--job", "alone",
+            "--nproc-per-node", "2", "--log-dir", "logs", "--checkpoint-folder", "checkpoints",
+            *map(str, words),
+        ]  # fmt: skip
+        with (tmp_path / "run.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=tmp_path,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def losses(path):
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def rank_pids(process):
+    """The ranks: grandchildren of the launcher with sessions of their own that train."""
+    tree = subprocess.run(
+        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    )
+    rows = [line.split(None, 2) for line in tree.stdout.splitlines()]
+    parents = {
+        pid for pid, ppid, args in rows if ppid == str(process.pid) and "worker.parent" in args
+    }
+    return [int(pid) for pid, ppid, _ in rows if ppid in parents]
+
+
+def test_a_killed_rank_is_mended_and_a_later_run_goes_on(tmp_path, launch):
+    """One command, no controller, no agent: the job survives, and its checkpoints outlive it."""
+    path = tmp_path / "losses.jsonl"
+    words = ["--checkpoint-every", 5, "--step-seconds", 0.02, "--losses", path]
+    process = launch(EXAMPLE, "--steps", 60, *words)
+    wait(lambda: losses(path) and losses(path)[-1]["step"] > 12, process)
+    os.kill(max(rank_pids(process)), signal.SIGKILL)
+    assert process.wait(120) == 0, (tmp_path / "run.log").read_text()
+    assert {one["generation"] for one in losses(path)} == {1, 2}
+    assert {one["step"] for one in losses(path)} == set(range(1, 61))
+    assert launch(EXAMPLE, "--steps", 70, *words).wait(120) == 0
+    last = [one for one in losses(path) if one["step"] > 60]
+    assert [one["step"] for one in last] == list(range(61, 71))
+
+
+def test_a_script_that_fails_at_once_is_given_up(tmp_path, launch):
+    """Three restarts without progress are enough: its traceback, and exit code 93."""
+    script = tmp_path / "bad.py"
+    script.write_text("raise ValueError('no such corpus')\n")
+    process = launch("--max-restarts", 2, script)
+    assert process.wait(120) == 93, (tmp_path / "run.log").read_text()
+    said = (tmp_path / "run.log").read_text()
+    assert said.count("ValueError: no such corpus") >= 3
+    assert "aegis run: Traceback (most recent call last):" in said
+
+
+def wait(ready, process, seconds=90):
+    until = time.monotonic() + seconds
+    while not ready():
+        assert process.poll() is None, f"ended with {process.returncode}"
+        assert time.monotonic() < until
+        time.sleep(0.02)

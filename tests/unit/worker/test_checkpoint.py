@@ -1,0 +1,149 @@
+"""One rank's checkpoints: exact resumption, failed saves, stale generations."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch: run `make setup`")
+
+import numpy as np  # noqa: E402  after the check
+
+from aegis.worker import (  # noqa: E402
+    Checkpointer,
+    StaleGenerationError,
+    progress,
+)
+from aegis.worker.fence import Fence, raise_fence  # noqa: E402
+from aegis.worker.folder import candidates  # noqa: E402
+
+
+def seed(number):
+    """All that a script may draw from."""
+    random.seed(number)
+    np.random.seed(number)  # noqa: NPY002  scripts still do
+    torch.manual_seed(number)
+
+
+class Count:
+    """Where a loader is in its data."""
+
+    def __init__(self):
+        self.at = 0
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+
+class Run:
+    """A tiny training that draws from every source of random numbers."""
+
+    def __init__(self, folder, **fields):
+        seed(7)
+        self.model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        self.data = Count()
+        self.checkpointer = Checkpointer(
+            folder, model=self.model, optimizer=self.optimizer, data=self.data, **fields
+        )
+
+    def train(self, steps):
+        losses = []
+        for _ in range(steps):
+            noise = random.random() + np.random.random()  # noqa: NPY002
+            loss = (self.model(torch.randn(8, 4)) + noise).square().mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.data.at += 1
+            losses.append(loss.item())
+        return losses
+
+
+@pytest.fixture(autouse=True)
+def fresh_session(monkeypatch):
+    monkeypatch.delenv("AEGIS_PROGRESS_PAGE", raising=False)
+    monkeypatch.delenv("AEGIS_CHECKPOINT_FOLDER", raising=False)
+    monkeypatch.setattr(progress, "_opened", [])
+
+
+def steps(folder):
+    return [one.step for one in candidates(folder)]
+
+
+def test_a_resumed_run_goes_on_to_the_last_bit(tmp_path) -> None:
+    """Weights, moments, every random state and the data position are as they were."""
+    first = Run(tmp_path)
+    assert first.checkpointer.restore() == 0
+    first.train(3)
+    assert first.checkpointer.save(3)
+    expected = first.train(3)
+    second = Run(tmp_path)
+    seed(0)
+    assert second.checkpointer.restore() == 3
+    assert second.data.at == 3
+    assert second.train(3) == expected
+
+
+def test_saving_draws_no_random_number(tmp_path) -> None:
+    """A run that saves has the losses of one that does not."""
+    expected = Run(tmp_path / "a").train(4)
+    saving, losses = Run(tmp_path / "b"), []
+    for step in range(1, 5):
+        losses += saving.train(1)
+        saving.checkpointer.save(step)
+    assert losses == expected
+
+
+def test_save_every_saves_at_multiples(tmp_path) -> None:
+    """And never when told 0."""
+    run = Run(tmp_path, keep=2)
+    saved = [step for step in range(1, 8) if run.checkpointer.save_every(2, step)]
+    assert saved == [2, 4, 6]
+    assert steps(tmp_path) == [6, 4]
+    assert not run.checkpointer.save_every(0, 8)
+
+
+def test_a_save_that_fails_harms_nothing(tmp_path, caplog) -> None:
+    """Training goes on, the older checkpoint is intact, and a sentence says what happened."""
+    run = Run(tmp_path)
+    assert run.checkpointer.save(1)
+    blocker = tmp_path / ".saving-step-00000002-g0-e0"
+    blocker.touch()  # no folder can be made in its place
+    assert not run.checkpointer.save(2)
+    assert "The checkpoint of step 2 was not saved" in caplog.text
+    assert "Training goes on" in caplog.text
+    assert steps(tmp_path) == [1]
+    blocker.unlink(missing_ok=True)
+    assert run.checkpointer.save(3)
+    assert steps(tmp_path) == [3, 1]
+
+
+def test_a_stale_generation_must_end(tmp_path) -> None:
+    """Its save is refused by an exception that no training loop expects."""
+    stale = progress.Session(fence=Fence(job="j", generation=2, epoch=1))
+    progress._opened.append(stale)
+    run = Run(tmp_path)
+    assert run.checkpointer.save(1)
+    raise_fence(tmp_path, Fence(job="j", generation=3, epoch=1))
+    with pytest.raises(StaleGenerationError, match="may no longer commit"):
+        run.checkpointer.save(2)
+    assert steps(tmp_path) == [1]
+    assert not list(tmp_path.glob(".saving-*"))
+
+
+def test_a_checkpointer_needs_a_folder() -> None:
+    """Of its own, or the launcher's."""
+    model = torch.nn.Linear(1, 1)
+    with pytest.raises(ValueError, match="aegis run --checkpoint-folder"):
+        Checkpointer(model=model, optimizer=torch.optim.SGD(model.parameters()))
+
+
+def test_nothing_of_torch_is_imported_for_progress() -> None:
+    """`import aegis.worker` alone must not cost seconds."""
+    code = "import sys, aegis.worker; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
