@@ -72,6 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     except DemoFailedError as error:
         print(f"\naegis demo: {error}", file=sys.stderr)
         return 1
+    except OSError as error:  # a full disk, for one
+        where = error.filename or folder
+        print(f"\naegis demo: {error.strerror} ({where}); the demo is over", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\naegis demo: interrupted; everything it started has been ended", file=sys.stderr)
         return 130

@@ -71,7 +71,7 @@ class Fleet:
     def start_controller(self) -> None:
         """Start the controller on listening sockets that outlive it."""
         if not self._listeners:
-            self._listeners = self.network.listeners(self.port)
+            self._listeners = self._listen()
         policy = self.folder / "policy.yaml"
         policy.write_text(POLICY)
         command = [
@@ -80,6 +80,15 @@ class Fleet:
         ]  # fmt: skip
         self._spawn("controller", activated(command, self._listeners), self._listeners)
         self.wait(lambda: self.get("/readyz") is not None, 30, "the controller to be ready")
+
+    def _listen(self) -> list[socket.socket]:
+        try:
+            return self.network.listeners(self.port)
+        except OSError as error:
+            raise DemoFailedError(
+                f"the dashboard cannot listen on port {self.port} ({os.strerror(error.errno or 0)}); "
+                "choose another with --port"
+            ) from error
 
     def start_node(self, node: str) -> None:
         """Mint the node's token, lay out its simulated GPUs, start its agent and its launcher."""
