@@ -85,8 +85,9 @@ class Fleet:
         try:
             return self.network.listeners(self.port)
         except OSError as error:
+            reason = os.strerror(error.errno or 0)
             raise DemoFailedError(
-                f"the dashboard cannot listen on port {self.port} ({os.strerror(error.errno or 0)}); "
+                f"the dashboard cannot listen on port {self.port} ({reason}); "
                 "choose another with --port"
             ) from error
 
