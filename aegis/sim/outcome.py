@@ -7,7 +7,6 @@ from aegis.model.incident import DecisionResult, Incident, IncidentState
 from aegis.model.job import Job, JobState
 from aegis.model.node import Health, Node, NodeState
 from aegis.model.policy import Mode
-from aegis.sim.launcher import SimLauncher
 from aegis.sim.setting import JobPlan
 from aegis.sim.world import World
 
@@ -167,8 +166,3 @@ def _is_suspect_for_a_reason(world: World, node: Node) -> bool:
         incident.state is IncidentState.OPEN
         for incident in world.controller.cluster.unresolved_on(node.name)
     )
-
-
-def alive_launchers(world: World, job: str) -> list[SimLauncher]:
-    """The launchers of a job that are really there."""
-    return [one.launchers[job] for one in world.machines.values() if job in one.launchers]
