@@ -1,6 +1,6 @@
 """Trains a small byte-level transformer on the source code of Python's own standard library.
 
-It runs under `aegis run`, under torchrun, and alone, and goes on from its newest checkpoint. The
+It runs under `aegis run` and under torchrun, and goes on from its newest checkpoint. The
 arithmetic is exact: interrupted and resumed on the same number of ranks, it has the very losses of
 a run that was not.
 
