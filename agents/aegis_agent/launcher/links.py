@@ -237,9 +237,11 @@ class Links:
 
     def _refused(self, error: Exception) -> None:
         if isinstance(error, InvalidStatus) and error.response.status_code in _DENIED:
+            file = self.token_file
+            held = f"the token in {file}" if file else "a call without a token"
             reason = (
-                f"the controller refuses this node's token in {self.token_file}; "
-                f"`aegis nodes token {self.node}` mints a new one"
+                f"the controller refuses {held}: `aegis nodes token {self.node}` mints one "
+                "for this node; pass its file with --token-file"
             )
             if self.agent_socket is None and not self.controller_heard_at:
                 raise DeniedError(reason) from error
