@@ -1,6 +1,8 @@
 """`aegis demo`: set the stage, play the acts, prove that the training was right."""
 
 import argparse
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -11,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from aegis.cli.demo import acts, show
 from aegis.cli.demo.acts import Say
@@ -31,6 +34,7 @@ from aegis.cli.demo.show import Progress, say
 STEPS_MAX = 100_000  # the demo ends the job itself
 CHECKPOINT_EVERY = 10
 STEP_SECONDS = 0.1
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +50,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=Path("build/demo"),
         help="where logs, checkpoints and report.json go; emptied first (default: %(default)s)",
     )
-    parser.add_argument("--port", type=int, default=0, help="the dashboard's port (default: free)")
+    parser.add_argument(
+        "--port", type=_port, default=0, help="the dashboard's port (default: free)"
+    )
     parser.add_argument(
         "--network",
         choices=["auto", "namespaces", "sysfs"],
@@ -59,16 +65,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Play the demo; 0 when each act went as told."""
     started_at, folder = time.time(), arguments.folder.resolve()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in _ENDING:
+        signal.signal(number, _interrupt)
     try:
         _check_machine()
-        prepare_folder(folder)
-        fleet = _stage(arguments, folder)
-    except DemoFailedError as error:
-        print(f"aegis demo: {error}", file=sys.stderr)
-        return 1
-    try:
-        return _play(fleet, started_at, keep=arguments.keep)
+        with prepare_folder(folder), contextlib.closing(_stage(arguments, folder)) as fleet:
+            try:
+                return _play(fleet, started_at, keep=arguments.keep)
+            finally:
+                _end_undisturbed()
     except DemoFailedError as error:
         print(f"\naegis demo: {error}", file=sys.stderr)
         return 1
@@ -79,12 +84,23 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\naegis demo: interrupted; everything it started has been ended", file=sys.stderr)
         return 130
-    finally:
-        fleet.close()
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    _end_undisturbed()
     raise KeyboardInterrupt
+
+
+def _end_undisturbed() -> None:
+    """From here on all is being ended: a second Ctrl-C must not leave half of it."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: say a number from 0 to 65535")
+    return int(text)
 
 
 def _check_machine() -> None:
@@ -107,19 +123,40 @@ def _check_machine() -> None:
     training_script()
 
 
-def prepare_folder(folder: Path) -> None:
-    """An empty folder for this run. Never empties one that is not a demo's."""
+def prepare_folder(folder: Path) -> IO[bytes]:
+    """An empty folder for this run, which is ours until what is returned is closed.
+
+    Never empties one that is not a demo's, nor one whose demo still runs.
+    """
     marker = folder / ".aegis-demo"
-    if folder.exists() and any(folder.iterdir()) and not marker.exists():
-        raise DemoFailedError(
-            f"{folder} holds files that are not a demo's; choose another with --folder"
-        )
+    if folder.exists() and not folder.is_dir():
+        raise DemoFailedError(f"{folder} is a file; name a folder with --folder")
     try:
+        if marker.exists():
+            _lock(marker).close()
+        elif folder.exists() and any(folder.iterdir()):
+            raise DemoFailedError(
+                f"{folder} holds files that are not a demo's; choose another with --folder"
+            )
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        marker.touch()
+        return _lock(marker)
     except OSError as error:
-        raise DemoFailedError(f"cannot write to {folder}: {error.strerror}") from error
+        raise DemoFailedError(
+            f"cannot write to {folder} ({error.strerror}); choose another with --folder"
+        ) from error
+
+
+def _lock(marker: Path) -> IO[bytes]:
+    file = marker.open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.close()
+        raise DemoFailedError(
+            f"another demo runs in {marker.parent}: end that one, or choose another with --folder"
+        ) from error
+    return file
 
 
 def _stage(arguments: argparse.Namespace, folder: Path) -> Fleet:

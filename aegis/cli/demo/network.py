@@ -77,6 +77,9 @@ class Namespaces:
         except (OSError, subprocess.CalledProcessError) as error:
             self.close()
             raise NetworkUnavailableError(_why(error)) from error
+        except KeyboardInterrupt:
+            self.close()
+            raise
 
     def _build(self) -> None:
         self._add(self._switch)
@@ -91,8 +94,8 @@ class Namespaces:
             self._cable(space, f"f{number}", FABRIC, "fab", f"10.89.0.{number}/24")
 
     def _add(self, space: str) -> None:
-        _ip("netns", "add", space)
         self._made.append(space)
+        _ip("netns", "add", space)
         _ip("-n", space, "link", "set", "lo", "up")
 
     def _cable(self, space: str, port: str, interface: str, bridge: str, address: str) -> None:

@@ -2,15 +2,17 @@
 
 import argparse
 import json
+import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 
 from aegis.cli.demo import command, show
 from aegis.cli.demo.acts import Act
-from aegis.cli.demo.fleet import DemoFailedError, read_losses, training_script
-from aegis.cli.demo.network import SimulatedSysfs
+from aegis.cli.demo.fleet import DemoFailedError, Fleet, read_losses, training_script
+from aegis.cli.demo.network import Namespaces, NetworkUnavailableError, SimulatedSysfs
 
 PHASES = {
     "opened_at": 12.0, "decided_at": 12.5, "stopped_at": 13.0,
@@ -25,10 +27,11 @@ INCIDENT = {
 
 @pytest.fixture(autouse=True)
 def signals():
-    """The demo takes SIGTERM; the tests give it back."""
-    before = signal.getsignal(signal.SIGTERM)
+    """The demo takes what would end it; the tests give it back."""
+    before = {number: signal.getsignal(number) for number in command._ENDING}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def run(*words):
@@ -59,10 +62,76 @@ def test_a_folder_of_somebody_elses_is_not_emptied(tmp_path):
     with pytest.raises(DemoFailedError, match="not a demo's; choose another with --folder"):
         command.prepare_folder(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
-    command.prepare_folder(tmp_path / "mine")
-    (tmp_path / "mine" / "old.log").touch()
-    command.prepare_folder(tmp_path / "mine")
-    assert not (tmp_path / "mine" / "old.log").exists()
+    with command.prepare_folder(tmp_path / "mine"):
+        (tmp_path / "mine" / "old.log").touch()
+    with command.prepare_folder(tmp_path / "mine"):
+        assert not (tmp_path / "mine" / "old.log").exists()
+
+
+def test_a_file_in_the_place_of_the_folder(tmp_path):
+    """It is named, and left alone."""
+    file = tmp_path / "thesis.tex"
+    file.write_text("precious")
+    with pytest.raises(DemoFailedError, match=r"thesis\.tex is a file; name a folder"):
+        command.prepare_folder(file)
+    assert file.read_text() == "precious"
+
+
+def test_the_folder_of_a_demo_that_runs_is_not_emptied(tmp_path):
+    """`aegis demo --keep` in one terminal must outlive `aegis demo` in the next."""
+    folder = tmp_path / "demo"
+    with command.prepare_folder(folder):
+        (folder / "controller.log").touch()
+        with pytest.raises(DemoFailedError, match="another demo runs in"):
+            command.prepare_folder(folder)
+        assert (folder / "controller.log").exists()
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "http"])
+def test_what_is_no_port(port, capsys):
+    """Said before anything starts."""
+    with pytest.raises(SystemExit) as ended:
+        run(f"--port={port}")
+    assert ended.value.code == 2
+    assert f"'{port}' is no port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_impatient_second_interruption_stops_no_clean_up(number, tmp_path, monkeypatch, capsys):
+    """What the demo started is ended in any case, and only then it says so."""
+    monkeypatch.setattr(command, "_check_machine", lambda: None)
+    monkeypatch.setattr(command, "_play", lambda *_, **__: signal.raise_signal(number))
+    ended = []
+
+    def close(_fleet):
+        signal.raise_signal(signal.SIGINT)
+        assert "has been ended" not in capsys.readouterr().err
+        ended.append("all")
+
+    monkeypatch.setattr(Fleet, "close", close)
+    assert run("--folder", tmp_path / "demo", "--network", "sysfs") == 130
+    assert ended == ["all"]
+    assert "everything it started has been ended" in capsys.readouterr().err
+
+
+@pytest.mark.skipif("os.geteuid() != 0", reason="network namespaces need root")
+def test_an_interruption_while_the_network_is_built_leaves_no_namespace(monkeypatch):
+    """Neither those that were made, nor the one in the making."""
+    cabled = []
+
+    def cable(*_):
+        cabled.append(sorted(Path("/run/netns").glob(f"aegis-demo-{os.getpid()}-*")))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Namespaces, "_cable", cable)
+    try:
+        Namespaces(["node-1", "node-2"])
+    except NetworkUnavailableError as error:
+        pytest.skip(str(error))
+    except KeyboardInterrupt:
+        pass
+    assert len(cabled[0]) == 2
+    assert not list(Path("/run/netns").glob(f"aegis-demo-{os.getpid()}-*"))
 
 
 def test_without_the_right_to_make_namespaces_it_says_so_and_goes_on(monkeypatch, tmp_path, capsys):
