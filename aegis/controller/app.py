@@ -5,6 +5,7 @@ import uuid
 from http import HTTPStatus
 from pathlib import Path
 
+import fastapi
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.datastructures import MutableHeaders
@@ -17,6 +18,7 @@ from aegis.controller.metrics import Exposition
 from aegis.controller.services import Services
 
 API = "/api/v1"
+BODY_BYTES_MAX = 1 << 20  # of a request; it is read before its token is looked at
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -95,7 +97,7 @@ def _page(folder: Path, path: str) -> Response:
 
 
 class Envelope:
-    """Gives each request an id, and each response that id and the headers of safety."""
+    """Gives each request an id and a limit, and each response that id and the headers of safety."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -109,6 +111,20 @@ class Envelope:
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
 
+        taken = 0
+
+        async def measured() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b"")) if scope["type"] == "http" else 0
+            if taken > BODY_BYTES_MAX:
+                # The framework's own kind: any other it would call an unreadable body.
+                raise fastapi.HTTPException(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"the request is larger than {BODY_BYTES_MAX} bytes",
+                )
+            return message
+
         async def sealed(message: Message) -> None:
             if message["type"].endswith("response.start"):
                 headers = MutableHeaders(scope=message)
@@ -117,4 +133,4 @@ class Envelope:
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, sealed)
+        await self._app(scope, measured, sealed)

@@ -49,6 +49,8 @@ def decode(line: str | bytes) -> Any:
         fields = json.loads(line, parse_float=_finite, parse_constant=_finite)
     except ValueError as error:
         raise WireError(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise WireError("not a message: nested too deeply") from error
     if not isinstance(fields, dict):
         raise WireError(f"not a message: {type(fields).__name__}")
     if (version := fields.pop("v", None)) != VERSION:

@@ -92,6 +92,20 @@ def test_every_error_is_a_problem(shared):
     is_problem(shared.post("/tokens", {"role": "node"}), 422)
 
 
+def test_a_request_that_is_too_large_is_not_kept(shared):
+    """A body is read before its token is looked at, so anyone could fill the memory."""
+
+    def pieces():
+        for _ in range(17):
+            yield b"0" * (1 << 16)
+
+    for body in (b"0" * ((1 << 20) + 1), pieces()):
+        refused = httpx.post(f"{shared.url}/api/v1/tokens", content=body, timeout=30)
+        problem = is_problem(refused, 413)
+        assert "larger than 1048576 bytes" in problem["detail"]
+    assert shared.get("/readyz").status_code == 200
+
+
 def test_a_refused_verb_says_why(shared, agent):
     """What the core refuses is a conflict with its sentence."""
     agent(shared, "n19").send()

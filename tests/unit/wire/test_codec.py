@@ -44,6 +44,7 @@ def test_a_message_names_its_type_and_version(report):
     ("line", "why"),
     [
         ("", "not JSON"),
+        ("[" * 100_000, "nested too deeply"),
         ("[]", "not a message"),
         ('{"type":"Tick","at":1}', "version None"),
         ('{"v":2,"type":"Tick","at":1}', "version 2"),
