@@ -282,6 +282,8 @@ def without_ranks(assignment: Assignment, world: World, launcher: str) -> Genera
 def _prepare_rank(generation: int, rank: int, local_rank: int, pages: Path, logs: Path) -> Rank:
     folder = logs / f"generation-{generation}" / f"rank-{rank}"
     folder.mkdir(parents=True, exist_ok=True)
+    for name in ("stdout.log", "stderr.log", "error.json"):
+        (folder / name).unlink(missing_ok=True)  # an earlier run's, in the same folder
     path = pages / f"generation-{generation}-rank-{rank}.page"
     path.write_bytes(blank())
     with path.open("r+b") as file:

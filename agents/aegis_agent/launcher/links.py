@@ -137,8 +137,8 @@ class Links:
                 async with await self._connect() as connection:
                     pause, self._standing = _RETRY_SECONDS, ""
                     await self._speak_to_controller(connection)
-            except DeniedError:
-                raise
+            except DeniedError as error:
+                self._denied(error)
             except (OSError, TimeoutError, WebSocketException, WireError) as error:
                 self._refused(error)
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311  only jitter
@@ -171,7 +171,13 @@ class Links:
         """Read each time: a token may be changed while training goes on."""
         if self.token_file is None:
             return {}
-        return {"Authorization": f"Bearer {self.token_file.read_text().strip()}"}
+        try:
+            return {"Authorization": f"Bearer {self.token_file.read_text().strip()}"}
+        except OSError as error:
+            raise DeniedError(
+                f"the token file {self.token_file} cannot be read ({error.strerror}); "
+                f"`aegis nodes token {self.node}` mints a token"
+            ) from error
 
     async def _speak_to_controller(self, connection: ClientConnection) -> None:
         async def say(state: LauncherState) -> None:
@@ -243,9 +249,7 @@ class Links:
                 f"the controller refuses {held}: `aegis nodes token {self.node}` mints one "
                 "for this node; pass its file with --token-file"
             )
-            if self.agent_socket is None and not self.controller_heard_at:
-                raise DeniedError(reason) from error
-            self._trouble(reason, "")
+            self._denied(DeniedError(reason))
             return
         if isinstance(error, ConnectionClosed):
             self._trouble("the controller closed the line; training goes on", "")
@@ -253,6 +257,12 @@ class Links:
         self._trouble(
             f"the controller at {self.controller} cannot be reached; trying on", str(error)
         )
+
+    def _denied(self, error: DeniedError) -> None:
+        """The end where nobody has ever answered; else only the controller is not to be asked."""
+        if self.agent_socket is None and not self.controller_heard_at:
+            raise error
+        self._trouble(str(error), "")
 
     def _trouble(self, sentence: str, reason: str) -> None:
         """Said once for as long as it stands."""

@@ -49,6 +49,17 @@ def test_a_missing_script(tmp_path):
     assert "does not exist; name a Python file, or a module with -m" in said
 
 
+def test_a_token_file_that_is_not_there(script, tmp_path):
+    """Where nobody else can be asked, there is no use in waiting."""
+    code, said = run(
+        "--controller", "http://127.0.0.1:9", "--token-file", tmp_path / "gone", "--node", "n7",
+        script("pass\n"),
+    )  # fmt: skip
+    assert code == 4
+    assert "cannot be read" in said
+    assert "`aegis nodes token n7` mints a token" in said
+
+
 def test_print_shows_what_would_be_run(script):
     """And runs nothing."""
     code, said = run(

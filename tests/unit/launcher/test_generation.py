@@ -114,6 +114,16 @@ def test_a_script_that_restores_by_itself(generation) -> None:
     assert generation.ranks[0].progress.loaded_at > 0
 
 
+def test_an_earlier_runs_error_is_not_this_ones(generation, tmp_path) -> None:
+    """The same log folder may be used again."""
+    generation.ranks[0].error_file.write_text("of long ago")
+    generation.ranks[0].stderr.write_text("of long ago")
+    again = prepare(generation.assignment, generation.world, "me", tmp_path, tmp_path / "logs")
+    again.exited(0, 1, 5.0)
+    assert again.failure.error == ""
+    again.close()
+
+
 def test_a_page_that_nobody_wrote_on_says_nothing() -> None:
     """Nor does what is no page."""
     assert page.read(page.blank()) is None
