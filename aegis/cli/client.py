@@ -160,7 +160,7 @@ class Client:
         """The token of the file that was named, or the admin's where it can be read."""
         file = self.token_file or ADMIN_TOKEN
         try:
-            return file.read_text().strip()
+            token = file.read_text(errors="replace").strip()
         except OSError as error:
             if self.token_file is None:
                 return ""
@@ -168,6 +168,13 @@ class Client:
             raise CommandError(
                 f"the token file {file} cannot be read: {reason}", code=Exit.DENIED
             ) from error
+        if not (token.isascii() and token.isprintable()):
+            raise CommandError(
+                f"the token file {file} holds no token",
+                "name a file that does with --token-file or AEGIS_TOKEN_FILE",
+                Exit.DENIED,
+            )
+        return token
 
 
 def part(name: str) -> str:

@@ -95,8 +95,12 @@ class Uplink:
             token = self.token_file.read_text().strip()
         except OSError as error:
             raise _TokenError(f"cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise _TokenError("holds no token") from error
         if not token:
             raise _TokenError("is empty")
+        if not (token.isascii() and token.isprintable()):
+            raise _TokenError("holds no token")
         return {"Authorization": f"Bearer {token}"}
 
     async def _speak(self, connection: ClientConnection) -> None:

@@ -72,6 +72,15 @@ def test_a_refused_token_is_one_clear_sentence(start_agent, controllers, status)
     assert agent.log.count("refuses this node's token") == 1
 
 
+@pytest.mark.parametrize("content", [b"\x99\xff\n", b"two\nlines\n", "tök".encode()])
+def test_a_file_that_holds_no_token_is_said_and_survived(start_agent, free_port, content):
+    """Someone named the wrong file: the agent says which, and tries again."""
+    agent = start_agent(url=f"http://127.0.0.1:{free_port}")
+    agent.token_file.write_bytes(content)
+    agent.wait_log("holds no token")
+    assert agent.process.poll() is None
+
+
 def test_a_token_that_comes_later_is_used(start_agent, controller):
     """The node was started before its token was put there."""
     agent = start_agent()

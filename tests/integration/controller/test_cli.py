@@ -28,6 +28,16 @@ def test_nodes_are_listed_and_shown(shared, agent):
     assert json.loads(shared.cli("nodes", "show", "c1", "-o", "json").stdout)["name"] == "c1"
 
 
+def test_a_file_that_holds_no_token(shared, tmp_path):
+    """One sentence and no traceback for whoever named the wrong file."""
+    for content in (b"\x99\xff", b"two\nlines", "tök".encode()):
+        (tmp_path / "wrong").write_bytes(content)
+        done = shared.cli("nodes", "token", "c9", token_file=tmp_path / "wrong")
+        assert done.returncode == 4
+        assert "wrong holds no token" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 def test_an_operator_takes_a_node_out_and_puts_it_back(shared, agent):
     """Each verb needs a reason and says how the node stands then."""
     agent(shared, "c2").send()
