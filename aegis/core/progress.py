@@ -29,7 +29,7 @@ def _steps(cluster: Cluster, job: Job) -> Job:
         return job
     resumed = recovery.resumed_step(cluster, job)
     attempts = job.attempts
-    if attempts and resumed is not None:
+    if attempts and resumed is not None and attempts[-1].resumed_step != resumed:
         attempts = (*attempts[:-1], replace(attempts[-1], resumed_step=resumed))
     step = max(min(rank.step for rank in ranks), resumed or 0)
     return replace(job, step=step, loss=_loss(ranks, job), attempts=attempts)
@@ -49,6 +49,8 @@ def _checkpoints(cluster: Cluster, job: Job) -> Job:
     if not launchers:
         return job
     newest = max(launchers, key=lambda one: one.checkpoint_step)
+    if (newest.checkpoint_step, newest.checkpoint_at) == (job.checkpoint_step, job.checkpoint_at):
+        return job
     return replace(job, checkpoint_step=newest.checkpoint_step, checkpoint_at=newest.checkpoint_at)
 
 
