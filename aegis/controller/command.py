@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         return asyncio.run(serve.serve(_settings(arguments)))
-    except configuration.ConfigurationError as error:
+    except (configuration.ConfigurationError, sockets.AddressError) as error:
         return _refuse(error, 2)
     except (store.InUseError, sockets.TakenError) as error:
         return _refuse(error, 6)

@@ -14,6 +14,10 @@ class TakenError(ListenError):
     """Another program listens there."""
 
 
+class AddressError(ListenError):
+    """It is no address at all."""
+
+
 def listening(addresses: list[str]) -> list[socket.socket]:
     """The sockets that systemd hands over, or else new ones at these addresses."""
     return inherited_sockets() or [_listen(address) for address in addresses]
@@ -22,7 +26,7 @@ def listening(addresses: list[str]) -> list[socket.socket]:
 def _listen(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or int(port) > 0xFFFF:
-        raise ListenError(f"--listen {address!r} is no address: write HOST:PORT")
+        raise AddressError(f"--listen {address!r} is no address: write HOST:PORT")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

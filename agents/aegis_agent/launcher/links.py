@@ -178,6 +178,11 @@ class Links:
                 f"the token file {self.token_file} cannot be read ({error.strerror}); "
                 f"`aegis nodes token {self.node}` mints a token"
             ) from error
+        except UnicodeDecodeError as error:
+            raise DeniedError(
+                f"the file {self.token_file} holds no token: "
+                f"`aegis nodes token {self.node}` mints one"
+            ) from error
 
     async def _speak_to_controller(self, connection: ClientConnection) -> None:
         async def say(state: LauncherState) -> None:

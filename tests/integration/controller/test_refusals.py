@@ -24,6 +24,13 @@ def test_a_taken_port(controller, make):
     assert "--listen" in said
 
 
+def test_no_address(make):
+    """A wrong word is a matter of usage, and the form is shown."""
+    code, said = make("other", listen="here").refused()
+    assert code == 2
+    assert "write HOST:PORT" in said
+
+
 def test_wrong_rules(make, tmp_path):
     """The file, the line and the word that was meant."""
     rules = tmp_path / "rules"
