@@ -46,6 +46,8 @@ def _is_late(node: Node, report: NodeReport) -> bool:
     place = (report.session, report.sequence)
     if report.sender is Sender.AGENT:
         return place <= (node.agent_session, node.agent_sequence)
+    if report.session < node.boot_session:
+        return True
     contacts = [contact_of(node, one.spec.name) for one in report.launchers]
     return any(one is not None and place <= (one.session, one.sequence) for one in contacts)
 
@@ -61,7 +63,7 @@ def _awake(cluster: Cluster, node: Node) -> Node:
 def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
     if node.boot_id and report.boot_id and node.boot_id != report.boot_id:
         # Nothing that ran before the reboot is left.
-        node = replace(node, launchers=(), contacts=())
+        node = replace(node, launchers=(), contacts=(), boot_session=report.session)
     node = replace(
         node,
         agent_seen_at=cluster.now,

@@ -107,6 +107,7 @@ class Node:
     agent_seen_at: float = 0.0
     agent_session: int = 0
     agent_sequence: int = 0
+    boot_session: int = 0  # of the first word since its boot: older words are from before
     launcher_session: int = 0  # of the launchers' own connection, used when the agent is away
     launcher_sequence: int = 0
     boot_id: str = ""
