@@ -50,7 +50,6 @@ class Memory:
     places: dict[_Key, tuple[int, int]] = field(default_factory=dict)
     seen: dict[Sender, set[str]] = field(default_factory=lambda: {one: set() for one in Sender})
     heard_at: dict[str, float] = field(default_factory=dict)
-    furthest: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     moved_at: dict[str, float] = field(default_factory=dict)
     streams: dict[_Key, Connection] = field(default_factory=dict)
     sessions: int = 0
@@ -71,6 +70,7 @@ class SimController:
     log: list[str] = field(default_factory=list)  # on disk
     snapshot: tuple[int, bytes] = (0, b"")  # on disk: the number of events, and the state
     logged: set[tuple[str, int]] = field(default_factory=set)  # faults, by spool and number
+    furthest: dict[str, tuple[int, int]] = field(default_factory=dict)  # by launcher
     notices: list[Notify] = field(default_factory=list)
     stepped: list[Callable[[Event], None]] = field(default_factory=list)  # called after each event
     memory: Memory = field(default_factory=lambda: Memory(since=0.0))
@@ -223,9 +223,9 @@ class SimController:
         self.memory.heard_at[connection.node] = self.scene.now
         for launcher in report.launchers:
             step_number = max((rank.step for rank in launcher.ranks), default=0)
-            who, now = (connection.node, launcher.launcher), (launcher.generation, step_number)
-            if now > self.memory.furthest.get(who, (0, 0)):
-                self.memory.furthest[who] = now
+            now = (launcher.generation, step_number)
+            if step_number and now > self.furthest.get(launcher.launcher, (0, 0)):
+                self.furthest[launcher.launcher] = now
                 self.memory.moved_at[launcher.spec.name] = self.scene.now
 
     def silent_seconds(self, node: str) -> float:

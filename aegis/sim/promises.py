@@ -6,8 +6,9 @@ not the core's own (`controller.Memory`). A broken promise is an AssertionError.
 
 from dataclasses import dataclass, field
 
-from aegis.core.cluster import HOLDING, Cluster, holders, launcher_of
+from aegis.core.cluster import ENDED, HOLDING, Cluster, holders, launcher_of
 from aegis.core.rails import AEGIS
+from aegis.core.report import PROGRESS_SECONDS
 from aegis.model.event import Event
 from aegis.model.fault import FaultClass
 from aegis.model.incident import Decision, DecisionResult, Incident, IncidentState, Remedy
@@ -125,15 +126,16 @@ class Promises:
         self._jobs[name] = job
         if before is not None and job.best_step > before.best_step:
             self.restarts[name] = 0
-        if before is not None and before.state is job.state:
+        anew = before is None or before.generation != job.generation
+        if before is not None and before.state is job.state and not anew:
             return
         where = ",".join(holders(job))
         self.scene.log(f"  {name} is {job.state}, generation {job.generation} on [{where}]")
-        ended = job.state not in HOLDING or (before and before.generation != job.generation)
+        ended = job.state not in HOLDING or anew
         if before is not None and before.state in HOLDING and ended:
             self._check_over(before)
         self._check_loss(job)
-        if job.state is JobState.STARTING:
+        if anew and job.generation:
             self.restarts[name] = self.restarts.get(name, 0) + 1
             self._check_start(job)
 
@@ -166,7 +168,7 @@ class Promises:
                 idle = self.scene.now - moved
                 text = f"generation {job.generation} is over, {one.launcher} has {one.generation}"
                 assert silent >= limit, f"{text}, heard {silent:.1f} s ago"
-                assert idle >= limit, f"{text}, which came on {idle:.1f} s ago"
+                assert idle >= limit - PROGRESS_SECONDS, f"{text}, which came on {idle:.1f} s ago"
         silent_nodes = [
             node
             for node in self.controller.cluster.nodes
@@ -237,7 +239,8 @@ class Promises:
         if job is None or job.state is JobState.STOPPING or len(cluster.spares(job)) >= floor:
             return
         launchers = [launcher_of(cluster.nodes[one], job.spec.name) for one in holders(job)]
-        failed = any(
+        now = cluster.jobs[job.spec.name].state
+        failed = now in ENDED or any(
             one is not None and one.failure is not None and one.failure.generation == job.generation
             for one in launchers
         )
