@@ -24,6 +24,7 @@ FOUND = {
     695: "ranks that failed while a person drained their node spent the last restart",
     1085: "a new controller acted on what it had been told in its life before",
     1450: "progress that was learned during a stop did not renew the budget",
+    10442: "a late word from before a reboot displaced the launcher that came after",
     1581: "a link that was up again was taken for down after a restart",
 }
 
