@@ -347,6 +347,7 @@ export interface Node {
   readonly agent_seen_at: number;
   readonly agent_session: number;
   readonly agent_sequence: number;
+  readonly boot_session: number;
   readonly launcher_session: number;
   readonly launcher_sequence: number;
   readonly boot_id: string;
