@@ -67,9 +67,6 @@ class Machine:
         self._spools += 1
         self.spool = Spool(f"{self.name}/spool{self._spools}")
 
-    def _boot_id(self) -> str:
-        return f"{self.name}/boot{self.boots}"
-
     # The agent
 
     def start_agent(self) -> None:
@@ -79,7 +76,7 @@ class Machine:
         agent = SimAgent(
             scene=self.scene,
             node=self.name,
-            boot_id=self._boot_id(),
+            boot_id=f"{self.name}/boot{self.boots}",
             skew_seconds=self.skew_seconds,
             hardware=self.hardware,
             spool=self.spool,
@@ -119,7 +116,6 @@ class Machine:
                 sender=Sender.LAUNCHER,
                 session=0,
                 sequence=0,
-                boot_id=self._boot_id(),
                 launchers=(launcher.state(),),
             )
 

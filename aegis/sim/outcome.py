@@ -78,7 +78,7 @@ def _job(world: World, plan: JobPlan, job: Job) -> Iterator[str]:
             if not done and name not in world.scene.truth.stops:
                 yield f"{name} is done, and is not: {job.reason}"
         case JobState.FAILED:
-            spent = world.promises.spent.get(name, 0)
+            spent = world.promises.restarts.get(name, 0)
             if spent <= plan.spec.restarts_max - 1 or not job.reason:
                 yield f"{name} was given up after {spent} starts without progress: {job.reason}"
         case JobState.STARTING | JobState.STOPPING:

@@ -21,7 +21,6 @@ from aegis.sim.launcher import SimLauncher
 from aegis.sim.scene import Alive, Scene
 
 LEAVING = (NodeState.DRAINING, NodeState.QUARANTINED)
-STOPS_FIRST = (FaultClass.NODE_LOST, FaultClass.NODE_REBOOTED, FaultClass.GPU_RING_TIMEOUT)
 DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
 
 
@@ -33,7 +32,6 @@ class Promises:
     controller: SimController
     taken: list[tuple[float, str]] = field(default_factory=list)  # by Aegis: when, which node
     restarts: dict[str, int] = field(default_factory=dict)  # generations since progress, by job
-    spent: dict[str, int] = field(default_factory=dict)  # the same, when the job was given up
     _nodes: dict[str, Node] = field(default_factory=dict)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _before: dict[str, Job] = field(default_factory=dict)  # before the event
@@ -128,8 +126,6 @@ class Promises:
         self._jobs[name] = job
         if before is not None and job.best_step > before.best_step:
             self.restarts[name] = 0
-        if job.giving_up and not (before and before.giving_up):
-            self.spent[name] = self.restarts.get(name, 0)
         anew = before is None or before.generation != job.generation
         if before is not None and before.state is job.state and not anew:
             return
@@ -250,7 +246,7 @@ class Promises:
         )
         decided = any(
             incident.job == job.spec.name
-            and (incident.faults[0].job or incident.fault_class in STOPS_FIRST)
+            and (incident.faults[0].job or incident.fault_class is FaultClass.NODE_LOST)
             and incident.phases.decided_at == cluster.now
             for incident in cluster.incidents.values()
         )
