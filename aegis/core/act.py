@@ -136,14 +136,14 @@ def _has_cleared(cluster: Cluster, incident: Incident) -> bool:
 
 
 def _has_lasted(cluster: Cluster, rule: Rule, incident: Incident) -> bool:
-    """Whether it has lasted as the rule wants, by a word from the agent that is young enough."""
+    """Whether it has lasted as the rule wants, by what the agent has said since."""
     node = cluster.nodes[incident.faults[0].node]
     condition = condition_of(node, incident)
     if condition is None or not is_fresh(cluster, node):
         return False
     # It may have cleared and come back in between: both times are the node's own clock.
     later = max(0.0, condition.since - incident.phases.observed_at)
-    waited = cluster.now - incident.phases.opened_at - later
+    waited = node.agent_seen_at - incident.phases.opened_at - later
     return waited >= hold_down(cluster, rule)
 
 

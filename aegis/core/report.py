@@ -31,7 +31,7 @@ def hear(cluster: Cluster, report: NodeReport) -> bool:
     if _is_late(node, report):
         return False
     known = node
-    node = _awake(cluster, node)
+    node = _booted(_awake(cluster, node), report)
     match report.sender:
         case Sender.AGENT:
             node = _from_agent(cluster, node, report)
@@ -44,10 +44,10 @@ def hear(cluster: Cluster, report: NodeReport) -> bool:
 
 def _is_late(node: Node, report: NodeReport) -> bool:
     place = (report.session, report.sequence)
-    if report.sender is Sender.AGENT:
-        return place <= (node.agent_session, node.agent_sequence)
     if report.session < node.boot_session:
         return True
+    if report.sender is Sender.AGENT:
+        return place <= (node.agent_session, node.agent_sequence)
     contacts = [contact_of(node, one.spec.name) for one in report.launchers]
     return any(one is not None and place <= (one.session, one.sequence) for one in contacts)
 
@@ -60,16 +60,21 @@ def _awake(cluster: Cluster, node: Node) -> Node:
     return replace(node, state=node.state_before_unknown, since=cluster.now, reason=reason)
 
 
-def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
-    if node.boot_id and report.boot_id and node.boot_id != report.boot_id:
-        # Nothing that ran before the reboot is left.
+def _booted(node: Node, report: NodeReport) -> Node:
+    """Nothing that ran before a reboot is left, whoever is the first to speak of it."""
+    if not report.boot_id or node.boot_id == report.boot_id:
+        return node
+    if node.boot_id:
         node = replace(node, launchers=(), contacts=(), boot_session=report.session)
+    return replace(node, boot_id=report.boot_id)
+
+
+def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
     node = replace(
         node,
         agent_seen_at=cluster.now,
         agent_session=report.session,
         agent_sequence=report.sequence,
-        boot_id=report.boot_id or node.boot_id,
         version=report.version,
         simulated=report.simulated,
         labels=report.labels,
@@ -92,7 +97,6 @@ def _from_launcher(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         node,
         launcher_session=max(node.launcher_session, report.session),
         launcher_sequence=report.sequence,
-        boot_id=node.boot_id or report.boot_id,
     )
     for launcher in report.launchers:
         node = _with_launcher(cluster, node, launcher, Sender.LAUNCHER, report)

@@ -67,6 +67,9 @@ class Machine:
         self._spools += 1
         self.spool = Spool(f"{self.name}/spool{self._spools}")
 
+    def _boot_id(self) -> str:
+        return f"{self.name}/boot{self.boots}"
+
     # The agent
 
     def start_agent(self) -> None:
@@ -76,7 +79,7 @@ class Machine:
         agent = SimAgent(
             scene=self.scene,
             node=self.name,
-            boot_id=f"{self.name}/boot{self.boots}",
+            boot_id=self._boot_id(),
             skew_seconds=self.skew_seconds,
             hardware=self.hardware,
             spool=self.spool,
@@ -116,6 +119,7 @@ class Machine:
                 sender=Sender.LAUNCHER,
                 session=0,
                 sequence=0,
+                boot_id=self._boot_id(),
                 launchers=(launcher.state(),),
             )
 

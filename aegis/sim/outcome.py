@@ -47,7 +47,7 @@ def _jobs(world: World) -> Iterator[str]:
 
 def _is_left_alone(world: World, job: Job) -> bool:
     """Whether Aegis may not help the job, and says so: by its policy, or since it hears nobody."""
-    if world.controller.cluster.silent_since is not None:
+    if _hears_nobody(world):
         return True
     return any(
         incident.state is IncidentState.OPEN
@@ -78,7 +78,7 @@ def _job(world: World, plan: JobPlan, job: Job) -> Iterator[str]:
             if not done and name not in world.scene.truth.stops:
                 yield f"{name} is done, and is not: {job.reason}"
         case JobState.FAILED:
-            spent = world.promises.restarts.get(name, 0)
+            spent = world.promises.spent.get(name, 0)
             if spent <= plan.spec.restarts_max - 1 or not job.reason:
                 yield f"{name} was given up after {spent} starts without progress: {job.reason}"
         case JobState.STARTING | JobState.STOPPING:
@@ -123,12 +123,17 @@ def _incidents(world: World) -> Iterator[str]:
         match incident.state:
             case IncidentState.RECOVERING if not _waits(world, incident):
                 yield f"{incident.id} is still recovering: {incident.headline}"
-            case IncidentState.WATCHING:
+            case IncidentState.WATCHING if not _hears_nobody(world):
                 yield f"{incident.id} is still being watched: {incident.headline}"
             case IncidentState.OPEN if not _is_open_for_a_reason(world, incident):
                 yield f"{incident.id} is open for no reason: {incident.headline}"
             case _:
                 pass
+
+
+def _hears_nobody(world: World) -> bool:
+    """Whether the controller suspects its own network, and so decides nothing."""
+    return world.controller.cluster.silent_since is not None
 
 
 def _waits(world: World, incident: Incident) -> bool:
@@ -154,7 +159,11 @@ def _nodes(world: World) -> Iterator[str]:
             yield f"{node.name} is believed to be silent, and speaks"
         if node.state is NodeState.DRAINING:
             yield f"{node.name} is left draining: {node.reason}"
-        if node.state is NodeState.SUSPECT and not _is_suspect_for_a_reason(world, node):
+        if (
+            node.state is NodeState.SUSPECT
+            and not _hears_nobody(world)
+            and not _is_suspect_for_a_reason(world, node)
+        ):
             yield f"{node.name} is suspect for no reason: {node.reason}"
         held = world.controller.cluster.silent_since is not None
         if not speaks and not held and node.state not in SILENT:

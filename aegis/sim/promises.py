@@ -21,6 +21,7 @@ from aegis.sim.launcher import SimLauncher
 from aegis.sim.scene import Alive, Scene
 
 LEAVING = (NodeState.DRAINING, NodeState.QUARANTINED)
+STOPS_FIRST = (FaultClass.NODE_LOST, FaultClass.NODE_REBOOTED, FaultClass.GPU_RING_TIMEOUT)
 DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
 
 
@@ -32,6 +33,7 @@ class Promises:
     controller: SimController
     taken: list[tuple[float, str]] = field(default_factory=list)  # by Aegis: when, which node
     restarts: dict[str, int] = field(default_factory=dict)  # generations since progress, by job
+    spent: dict[str, int] = field(default_factory=dict)  # the same, when the job was given up
     _nodes: dict[str, Node] = field(default_factory=dict)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _before: dict[str, Job] = field(default_factory=dict)  # before the event
@@ -126,6 +128,8 @@ class Promises:
         self._jobs[name] = job
         if before is not None and job.best_step > before.best_step:
             self.restarts[name] = 0
+        if _is_given_up(job) and not (before and _is_given_up(before)):
+            self.spent[name] = self.restarts.get(name, 0)
         anew = before is None or before.generation != job.generation
         if before is not None and before.state is job.state and not anew:
             return
@@ -174,7 +178,11 @@ class Promises:
             for node in self.controller.cluster.nodes
             if self.controller.silent_seconds(node) >= limit
         ]
-        for launcher in self._launchers_on(silent_nodes, job):
+        self._excuse(silent_nodes, job)
+
+    def _excuse(self, nodes: list[str], job: Job) -> None:
+        """Whoever is given up may train on: it commits nothing, and is told when it is heard."""
+        for launcher in self._launchers_on(nodes, job):
             self._excused.update((launcher, number) for number in range(job.generation + 1))
 
     def _launchers_on(self, nodes: list[str], job: Job) -> list[str]:
@@ -198,6 +206,9 @@ class Promises:
                 assert self.scene.truth.holds.get(name) == "drain", f"nobody drained {name}"
         if state is NodeState.QUARANTINED and was is not NodeState.QUARANTINED:
             self._check_empty(name)
+            if self.controller.silent_seconds(name) >= cluster.policy.silence_seconds:
+                for job in cluster.jobs.values():
+                    self._excuse([name], job)
         if state is NodeState.CORDONED:
             assert self.scene.truth.holds.get(name) == "cordon", f"nobody cordoned {name}"
 
@@ -246,7 +257,7 @@ class Promises:
         )
         decided = any(
             incident.job == job.spec.name
-            and (incident.faults[0].job or incident.fault_class is FaultClass.NODE_LOST)
+            and (incident.faults[0].job or incident.fault_class in STOPS_FIRST)
             and incident.phases.decided_at == cluster.now
             for incident in cluster.incidents.values()
         )
@@ -282,6 +293,11 @@ class Promises:
 def _state(node: Node) -> NodeState:
     """Where the node is, silent or not."""
     return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
+
+
+def _is_given_up(job: Job) -> bool:
+    """Within one event a job may be given up and over at once."""
+    return job.giving_up or job.state is JobState.FAILED
 
 
 def _check_age(cluster: Cluster, node: Node, incident: Incident) -> None:

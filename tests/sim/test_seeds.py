@@ -25,6 +25,7 @@ FOUND = {
     1085: "a new controller acted on what it had been told in its life before",
     1450: "progress that was learned during a stop did not renew the budget",
     10442: "a late word from before a reboot displaced the launcher that came after",
+    21180: "a reboot that was heard of twice started a generation beside one that ran",
     1581: "a link that was up again was taken for down after a restart",
 }
 
