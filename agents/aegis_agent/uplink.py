@@ -12,27 +12,20 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlencode
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from aegis.model.node import Sender
 from aegis.wire import Answer, Report, WireError, decode_as, encode
+from aegis_agent.stream import DENIED, TokenError, open_stream
 
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
 _PAUSE_SECONDS_MIN = 0.2
 _PAUSE_SECONDS_MAX = 10.0
-_OPEN_SECONDS = 5.0
-_PING_SECONDS = 5.0
-_ANSWER_BYTES_MAX = 8 << 20
-_DENIED = (401, 403)
 _LOST = "The connection to the controller was lost."
-
-
-class _TokenError(Exception):
-    """The token file cannot be read or is empty."""
 
 
 @dataclass
@@ -58,7 +51,9 @@ class Uplink:
         pause = _PAUSE_SECONDS_MIN
         while True:
             try:
-                connection = await self._connect()
+                connection = await open_stream(
+                    self.controller, self.token_file, node=self.node, sender=Sender.AGENT
+                )
                 pause = _PAUSE_SECONDS_MIN
                 self._connected()
                 try:
@@ -66,42 +61,12 @@ class Uplink:
                 finally:
                     await connection.close()
                 self._trouble(_LOST, "closed by the controller")
-            except (OSError, TimeoutError, WebSocketException, WireError, _TokenError) as error:
+            except (OSError, TimeoutError, WebSocketException, WireError, TokenError) as error:
                 self._trouble(*self._explain(error))
             self.connected = False
             # Many agents lose their controller at once; they do not come back at once.
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311  only jitter
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
-
-    async def _connect(self) -> ClientConnection:
-        query = urlencode({"node": self.node, "sender": "agent"})
-        return await connect(
-            f"{websocket_address(self.controller)}/api/v1/agent/stream?{query}",
-            additional_headers=self._credentials(),
-            open_timeout=_OPEN_SECONDS,
-            ping_interval=_PING_SECONDS,
-            ping_timeout=2 * _PING_SECONDS,
-            close_timeout=1,
-            max_size=_ANSWER_BYTES_MAX,
-            compression=None,
-            proxy=None,
-        )
-
-    def _credentials(self) -> dict[str, str]:
-        """Read each time: a token may be put there, or changed, while the agent runs."""
-        if self.token_file is None:
-            return {}
-        try:
-            token = self.token_file.read_text().strip()
-        except OSError as error:
-            raise _TokenError(f"cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise _TokenError("holds no token") from error
-        if not token:
-            raise _TokenError("is empty")
-        if not (token.isascii() and token.isprintable()):
-            raise _TokenError("holds no token")
-        return {"Authorization": f"Bearer {token}"}
 
     async def _speak(self, connection: ClientConnection) -> None:
         listening = asyncio.create_task(self._listen(connection))
@@ -143,13 +108,13 @@ class Uplink:
         """One sentence that says what to do, and the reason."""
         mint = f"`aegis nodes token {self.node}`"
         match error:
-            case InvalidStatus() if error.response.status_code in _DENIED:
+            case InvalidStatus() if error.response.status_code in DENIED:
                 sentence = f"The controller refuses this node's token; {mint} mints a new one."
                 return sentence, f"HTTP {error.response.status_code}"
             case InvalidStatus():
                 told = (error.response.body or b"").decode(errors="replace")[:300]
                 return "The controller refused.", f"HTTP {error.response.status_code} {told}"
-            case _TokenError():
+            case TokenError():
                 return f"The token file cannot be used; {mint} mints a token.", str(error)
             case WireError():
                 return "The controller speaks another protocol than this agent.", str(error)
@@ -157,9 +122,3 @@ class Uplink:
                 return _LOST, str(error)
             case _:
                 return "The controller cannot be reached; trying on.", str(error) or repr(error)
-
-
-def websocket_address(controller: str) -> str:
-    """The controller's address for WebSockets."""
-    scheme, _, rest = controller.rstrip("/").partition("://")
-    return f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{rest}"

@@ -14,9 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlencode
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from aegis import __version__
@@ -24,6 +23,7 @@ from aegis.model.job import Assignment, LauncherState
 from aegis.model.node import NodeReport, Sender
 from aegis.wire import Answer, Report, WireError, decode_as, encode
 from aegis_agent.probes.launcher import is_progress_only
+from aegis_agent.stream import DENIED, TokenError, open_stream
 
 _log = logging.getLogger(__name__)
 
@@ -32,10 +32,6 @@ AGENT_AWAY_SECONDS = 2.0
 _RETRY_SECONDS = 0.25
 _PAUSE_SECONDS_MAX = 5.0
 _LINE_BYTES_MAX = 1 << 20
-_ANSWER_BYTES_MAX = 8 << 20
-_OPEN_SECONDS = 5.0
-_PING_SECONDS = 5.0
-_DENIED = (401, 403)
 
 Say = Callable[[str], Awaitable[None]]
 
@@ -130,15 +126,26 @@ class Links:
         await self._converse(say, listen)
 
     async def _keep_controller(self) -> None:
+        assert self.controller is not None  # noqa: S101  it is why this runs
         pause = _RETRY_SECONDS
         while True:
             await self._until_needed()
             try:
-                async with await self._connect() as connection:
+                stream = await open_stream(
+                    self.controller,
+                    self.token_file,
+                    node=self.node,
+                    sender=Sender.LAUNCHER,
+                    job=self.job,
+                )
+                async with stream as connection:
                     pause, self._standing = _RETRY_SECONDS, ""
                     await self._speak_to_controller(connection)
-            except DeniedError as error:
-                self._denied(error)
+            except TokenError as error:
+                self._denied(
+                    f"the token file {self.token_file} {error}; "
+                    f"`aegis nodes token {self.node}` mints a token"
+                )
             except (OSError, TimeoutError, WebSocketException, WireError) as error:
                 self._refused(error)
             await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311  only jitter
@@ -152,37 +159,6 @@ class Links:
         if self.agent_socket is None or self._asking:
             return True
         return not self._agent_up and time.monotonic() - self._agent_seen_at >= AGENT_AWAY_SECONDS
-
-    async def _connect(self) -> ClientConnection:
-        query = urlencode({"node": self.node, "sender": "launcher", "job": self.job})
-        return await connect(
-            f"{_websocket_address(self.controller or '')}/api/v1/agent/stream?{query}",
-            additional_headers=self._credentials(),
-            open_timeout=_OPEN_SECONDS,
-            ping_interval=_PING_SECONDS,
-            ping_timeout=2 * _PING_SECONDS,
-            close_timeout=1,
-            max_size=_ANSWER_BYTES_MAX,
-            compression=None,
-            proxy=None,
-        )
-
-    def _credentials(self) -> dict[str, str]:
-        """Read each time: a token may be changed while training goes on."""
-        if self.token_file is None:
-            return {}
-        try:
-            return {"Authorization": f"Bearer {self.token_file.read_text().strip()}"}
-        except OSError as error:
-            raise DeniedError(
-                f"the token file {self.token_file} cannot be read ({error.strerror}); "
-                f"`aegis nodes token {self.node}` mints a token"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise DeniedError(
-                f"the file {self.token_file} holds no token: "
-                f"`aegis nodes token {self.node}` mints one"
-            ) from error
 
     async def _speak_to_controller(self, connection: ClientConnection) -> None:
         async def say(state: LauncherState) -> None:
@@ -247,14 +223,13 @@ class Links:
         return Report(sent_at=time.time(), report=report)
 
     def _refused(self, error: Exception) -> None:
-        if isinstance(error, InvalidStatus) and error.response.status_code in _DENIED:
+        if isinstance(error, InvalidStatus) and error.response.status_code in DENIED:
             file = self.token_file
             held = f"the token in {file}" if file else "a call without a token"
-            reason = (
+            self._denied(
                 f"the controller refuses {held}: `aegis nodes token {self.node}` mints one "
                 "for this node; pass its file with --token-file"
             )
-            self._denied(DeniedError(reason))
             return
         if isinstance(error, ConnectionClosed):
             self._trouble("the controller closed the line; training goes on", "")
@@ -263,11 +238,11 @@ class Links:
             f"the controller at {self.controller} cannot be reached; trying on", str(error)
         )
 
-    def _denied(self, error: DeniedError) -> None:
+    def _denied(self, reason: str) -> None:
         """The end where nobody has ever answered; else only the controller is not to be asked."""
         if self.agent_socket is None and not self.controller_heard_at:
-            raise error
-        self._trouble(str(error), "")
+            raise DeniedError(reason)
+        self._trouble(reason, "")
 
     def _trouble(self, sentence: str, reason: str) -> None:
         """Said once for as long as it stands."""
@@ -280,8 +255,3 @@ def _boot_id() -> str:
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
-
-
-def _websocket_address(controller: str) -> str:
-    scheme, _, rest = controller.rstrip("/").partition("://")
-    return f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{rest}"

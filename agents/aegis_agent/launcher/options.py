@@ -6,9 +6,12 @@ import ipaddress
 import os
 import re
 import shlex
+import shutil
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -245,14 +248,29 @@ def _command(arguments: argparse.Namespace) -> Command:
     if arguments.module and arguments.no_python:
         raise UsageError("-m and --no-python exclude each other")
     kind = MODULE if arguments.module else PROGRAM if arguments.no_python else SCRIPT
-    target = arguments.script
-    if kind == SCRIPT:
-        path = Path(target)
-        if not path.is_file():
-            what = "is a folder" if path.is_dir() else "does not exist"
-            raise UsageError(f"the script {target} {what}; name a Python file, or a module with -m")
-        target = str(path.absolute())
+    target = _found(kind, arguments.script)
     return Command(kind=kind, target=target, arguments=tuple(arguments.script_arguments))
+
+
+def _found(kind: str, target: str) -> str:
+    """What the ranks are to run, once it is sure that it is there."""
+    if kind == PROGRAM:
+        if shutil.which(target) is None:
+            raise UsageError(f"there is no program {target} that can be run; name one on the PATH")
+        return target
+    if kind == MODULE:
+        # Only the top of it: to look further would run the package's own code here.
+        top = target.partition(".")[0]
+        if PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) is None:
+            raise UsageError(
+                f"there is no module {target}: no {top} in this folder or in this Python's packages"
+            )
+        return target
+    path = Path(target)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise UsageError(f"the script {target} {what}; name a Python file, or a module with -m")
+    return str(path.absolute())
 
 
 def _default_name(command: Command) -> str:

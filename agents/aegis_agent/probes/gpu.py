@@ -217,20 +217,12 @@ def _lost(
 
 
 def _lasting(subject: Subject, memory: GpuMemory) -> tuple[Condition, ...]:
-    lasting = (
-        (FaultClass.GPU_LOST, memory.lost_at),
-        (FaultClass.GPU_PROBE_STALLED, memory.stalled_at),
-    )
-    return tuple(
-        Condition(
-            fault_class=kind,
-            device=subject.device,
-            since=since,
-            simulated=subject.simulated,
-            evidence=memory.why,
-        )
-        for kind, since in lasting
-        if since
+    return subject.conditions(
+        memory.why,
+        {
+            FaultClass.GPU_LOST: memory.lost_at,
+            FaultClass.GPU_PROBE_STALLED: memory.stalled_at,
+        },
     )
 
 

@@ -151,20 +151,12 @@ def _absent(subject: Subject, memory: LinkMemory, sample: LinkSample) -> Judgeme
 
 
 def _lasting(subject: Subject, memory: LinkMemory) -> tuple[Condition, ...]:
-    lasting = (
-        (FaultClass.NIC_LINK_DOWN, memory.down_at),
-        (FaultClass.NIC_REMOVED, memory.removed_at),
-    )
-    return tuple(
-        Condition(
-            fault_class=kind,
-            device=subject.device,
-            since=since,
-            simulated=subject.simulated,
-            evidence=memory.why,
-        )
-        for kind, since in lasting
-        if since
+    return subject.conditions(
+        memory.why,
+        {
+            FaultClass.NIC_LINK_DOWN: memory.down_at,
+            FaultClass.NIC_REMOVED: memory.removed_at,
+        },
     )
 
 

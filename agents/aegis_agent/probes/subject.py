@@ -1,5 +1,6 @@
 """Whose samples a probe judges, and what it gives back."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -39,6 +40,22 @@ class Subject:
             simulated=self.simulated,
             evidence=evidence,
             identity=self.identity,
+        )
+
+    def conditions(
+        self, evidence: tuple[Evidence, ...], since: Mapping[FaultClass, float]
+    ) -> tuple[Condition, ...]:
+        """What lasts on this device; a class with the time 0.0 does not."""
+        return tuple(
+            Condition(
+                fault_class=fault_class,
+                device=self.device,
+                since=at,
+                simulated=self.simulated,
+                evidence=evidence,
+            )
+            for fault_class, at in since.items()
+            if at
         )
 
 

@@ -60,6 +60,22 @@ def test_a_token_file_that_is_not_there(script, tmp_path):
     assert "`aegis nodes token n7` mints a token" in said
 
 
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(b"", "is empty"), (b"\xff\xfe\x00", "holds no token"), (b"a\nb", "holds no token")],
+)
+def test_a_token_file_of_no_use(script, tmp_path, content, what):
+    """The sentence says what is wrong with it and how to get another."""
+    file = tmp_path / "node.token"
+    file.write_bytes(content)
+    code, said = run(
+        "--controller", "http://127.0.0.1:9", "--token-file", file, "--node", "n7",
+        script("pass\n"),
+    )  # fmt: skip
+    assert code == 4
+    assert f"the token file {file} {what}; `aegis nodes token n7` mints a token" in said
+
+
 def test_print_shows_what_would_be_run(script):
     """And runs nothing."""
     code, said = run(

@@ -98,3 +98,27 @@ def test_what_is_shown() -> None:
     assert parse_tee("1:2,7:3", range(2), first=0) == {1: 2}
     with pytest.raises(UsageError, match="--tee x"):
         parse_tee("x", range(2), first=0)
+
+
+@pytest.mark.parametrize(
+    ("flag", "target", "said"),
+    [
+        ("-m", "no_such_package.train", "there is no module no_such_package.train: no no_such"),
+        ("--no-python", "/nonexistent", "there is no program /nonexistent that can be run"),
+        ("--no-python", "no-such-program", "there is no program no-such-program that can be run"),
+    ],
+)
+def test_a_missing_module_or_program(read, flag, target, said) -> None:
+    """Found before anything is started, not by four generations of ranks."""
+    with pytest.raises(UsageError, match=said):
+        read(flag, script=target)
+
+
+def test_a_module_in_the_folder_is_found(read, tmp_path, monkeypatch) -> None:
+    """As python -m finds it, and without running any of it."""
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('was run')\n")
+    monkeypatch.chdir(tmp_path)
+    assert read("-m", script="mine.train").command.target == "mine.train"
+    assert read("--no-python", script="env").command.target == "env"
