@@ -68,6 +68,7 @@ FAULTS: dict[FaultClass, str] = {
     FaultClass.HOST_CPU_SOFT_LOCKUP: "CPU lockup",
     FaultClass.HOST_DISK_FULL: "Disk full",
     FaultClass.HOST_CLOCK_SKEW: "Clock is off",
+    FaultClass.HOST_CHECK_FAILED: "A site check failed",
     FaultClass.NODE_LOST: "Node silent",
     FaultClass.NODE_REBOOTED: "Node rebooted",
     FaultClass.JOB_WORKER_EXITED: "Rank died",

@@ -71,6 +71,7 @@ class FaultClass(StrEnum):
     HOST_CPU_SOFT_LOCKUP = "host.cpu.soft_lockup"
     HOST_DISK_FULL = "host.disk.full"
     HOST_CLOCK_SKEW = "host.clock.skew"
+    HOST_CHECK_FAILED = "host.check.failed"
     NODE_LOST = "node.lost"
     NODE_REBOOTED = "node.rebooted"
     JOB_WORKER_EXITED = "job.worker.exited"
@@ -117,6 +118,7 @@ class Fault:
     evidence: tuple[Evidence, ...] = ()
     job: str | None = None  # set for faults of a job: job.*
     identity: str = ""  # what the device is whichever slot it sits in: "BDF UUID serial"
+    details: tuple[tuple[str, str], ...] = ()  # what the evidence names: ("block", "umc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,7 @@ export interface Fault {
   readonly evidence: readonly Evidence[];
   readonly job: string | null;
   readonly identity: string;
+  readonly details: readonly (readonly [string, string])[];
 }
 
 export type FaultClass =
@@ -164,6 +165,7 @@ export type FaultClass =
   | "host.cpu.soft_lockup"
   | "host.disk.full"
   | "host.clock.skew"
+  | "host.check.failed"
   | "node.lost"
   | "node.rebooted"
   | "job.worker.exited"
