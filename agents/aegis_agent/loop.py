@@ -1,28 +1,28 @@
-"""The agent: what its sources tell goes into the ledger, what is true goes to the controller."""
+"""The agent: what its senses tell goes into the book, what is true goes to the controller."""
 
 import asyncio
 import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import aegis
 from aegis.model.job import LauncherState
 from aegis.model.node import Health, NodeReport, Sender
 from aegis.wire import Answer, Report
+from aegis_agent.book import Book
 from aegis_agent.bridge import Bridge
-from aegis_agent.ledger import Ledger
+from aegis_agent.senses import all_senses
+from aegis_agent.senses.sense import Sense
 from aegis_agent.settings import Settings
-from aegis_agent.sources import host, nic
-from aegis_agent.sources.prober import DEADLINE_SECONDS, GpuNews, GpusUnavailable, Prober
+from aegis_agent.sources import host
 from aegis_agent.spool import Spool
 from aegis_agent.uplink import Uplink
 
 _FAULTS_PER_REPORT = 200
 _BEAT_SECONDS_MAX = 1.0
 _LAUNCHERS_KEY = "launchers"
-_LOOK_SECONDS_MAX = 15.0
 
 
 class Agent:
@@ -33,7 +33,8 @@ class Agent:
         self._spool = spool
         self._sequence = 0
         self._status = ""
-        self._ledger = make_ledger(settings, spool, self._urge)
+        self._book = make_book(settings, spool, self._urge)
+        self._senses = all_senses(settings, self._book)
         self._bridge = Bridge(
             path=settings.socket,
             changed=self._launchers_changed,
@@ -49,21 +50,12 @@ class Agent:
 
     async def run(self) -> None:
         """Until cancelled."""
-        settings = self._settings
         await self._bridge.open()
         try:
             notify("READY=1")
-            prober = Prober(settings.poll_seconds, self._ledger.gpu_news)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(prober.run())
-                tasks.create_task(
-                    nic.watch(
-                        settings.sys_root,
-                        settings.fabric,
-                        settings.poll_seconds,
-                        self._ledger.link_sample,
-                    )
-                )
+                for sense in self._senses:
+                    tasks.create_task(sense.watch())
                 tasks.create_task(self._speak())
                 tasks.create_task(self._beat())
         finally:
@@ -78,13 +70,16 @@ class Agent:
         """What must be looked at though nothing happens. The watchdog hangs on it."""
         pause = min(self._settings.poll_seconds, _BEAT_SECONDS_MAX)
         while True:
-            self._ledger.tick(host.now())
+            now = host.now()
+            self._book.tick(now)
+            for sense in self._senses:
+                sense.tick(now)
             self._bridge.expire()
             self._tell_systemd()
             await asyncio.sleep(pause)
 
     def _tell_systemd(self) -> None:
-        devices = self._ledger.devices()
+        devices = self._book.devices()
         healthy = sum(device.health == Health.HEALTHY for device in devices)
         words = "connected to" if self._uplink.connected else "no connection to"
         status = (
@@ -107,7 +102,9 @@ class Agent:
 
     def _compose(self) -> Report:
         self._sequence += 1
-        return compose(self._settings, self._ledger, self._bridge.states(), self._sequence)
+        return compose(
+            self._settings, self._book, self._senses, self._bridge.states(), self._sequence
+        )
 
     def _heed(self, answer: Answer) -> None:
         self._bridge.assign(answer.assignments)
@@ -115,19 +112,17 @@ class Agent:
             self._uplink.urge()
 
 
-def make_ledger(settings: Settings, spool: Spool, urge: Callable[[], None]) -> Ledger:
-    """The ledger of this node, as the spool remembers it."""
-    return Ledger(
-        node=settings.node,
-        boot_id=host.boot_id(),
-        spool=spool,
-        stale_seconds=max(3 * settings.poll_seconds, DEADLINE_SECONDS + settings.poll_seconds + 1),
-        urge=urge,
-    )
+def make_book(settings: Settings, spool: Spool, urge: Callable[[], None]) -> Book:
+    """The book of this node, as the spool remembers it."""
+    return Book(node=settings.node, boot_id=host.boot_id(), spool=spool, urge=urge)
 
 
 def compose(
-    settings: Settings, ledger: Ledger, launchers: tuple[LauncherState, ...], sequence: int
+    settings: Settings,
+    book: Book,
+    senses: Sequence[Sense],
+    launchers: tuple[LauncherState, ...],
+    sequence: int,
 ) -> Report:
     """The whole state of this node, and the faults that wait."""
     report = NodeReport(
@@ -135,45 +130,30 @@ def compose(
         sender=Sender.AGENT,
         session=0,
         sequence=sequence,
-        boot_id=ledger.boot_id,
+        boot_id=book.boot_id,
         version=aegis.__version__,
-        simulated=ledger.simulated,
+        simulated=book.simulated,
         labels=settings.labels,
-        sources=(("gpu", ledger.gpu_source),),
-        devices=ledger.devices(),
-        conditions=ledger.conditions(),
+        sources=tuple((sense.name, text) for sense in senses if (text := sense.source())),
+        devices=book.devices(),
+        conditions=book.conditions(),
         launchers=launchers,
-        events_dropped=ledger.spool.dropped,
+        events_dropped=book.spool.dropped,
     )
     return Report(
         sent_at=host.now(),
         report=report,
-        origin=ledger.spool.origin,
-        faults=ledger.spool.pending(_FAULTS_PER_REPORT),
+        origin=book.spool.origin,
+        faults=book.spool.pending(_FAULTS_PER_REPORT),
     )
 
 
 async def look_once(settings: Settings) -> Report:
     """Look at every device once, remember nothing, and give the report that would be sent."""
-    ledger = make_ledger(settings, Spool(None), lambda: None)
-    seen = asyncio.Event()
-
-    def gpu_news(news: GpuNews) -> None:
-        ledger.gpu_news(news)
-        if isinstance(news, GpusUnavailable) or ledger.all_gpus_seen():
-            seen.set()
-
-    prober = asyncio.create_task(Prober(settings.poll_seconds, gpu_news).run())
-    try:
-        await nic.look(settings.sys_root, settings.fabric, ledger.link_sample)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LOOK_SECONDS_MAX):
-                await seen.wait()
-    finally:
-        prober.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await prober
-    return compose(settings, ledger, (), 1)
+    book = make_book(settings, Spool(None), lambda: None)
+    senses = all_senses(settings, book)
+    await asyncio.gather(*(sense.look() for sense in senses))
+    return compose(settings, book, senses, (), 1)
 
 
 def notify(state: str) -> None:

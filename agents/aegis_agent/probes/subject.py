@@ -64,6 +64,6 @@ class Judgement(Generic[Memory]):
     """What one sample came to."""
 
     memory: Memory  # to be remembered until the next sample, also over a restart of the agent
-    device: Device
+    device: Device | None  # None: another sense tells of the device as a whole
     faults: tuple[Fault, ...] = ()
     conditions: tuple[Condition, ...] = ()

@@ -1,0 +1,1 @@
+"""Commands that look and decode: `aegis scan`, `classify`, `afid` and `cper`."""

@@ -1,0 +1,17 @@
+"""The senses of the agent. Each joins a source, its probe and what is remembered of its devices."""
+
+from aegis_agent.book import Book
+from aegis_agent.senses.gpu import GpuSense
+from aegis_agent.senses.guard import Guard
+from aegis_agent.senses.nic import NicSense
+from aegis_agent.senses.sense import Sense
+from aegis_agent.settings import Settings
+
+
+def all_senses(settings: Settings, book: Book) -> list[Sense]:
+    """Every sense; those that find devices come before those that only know addresses."""
+    senses: list[Sense] = [
+        GpuSense(settings, book),
+        NicSense(settings, book),
+    ]
+    return [Guard(sense) for sense in senses]
