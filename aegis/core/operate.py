@@ -22,6 +22,8 @@ from aegis.model.event import (
     NodeReturned,
     NodeUncordoned,
 )
+from aegis.model.fault import Severity
+from aegis.model.fault import Severity
 from aegis.model.incident import EntryKind, IncidentState
 from aegis.model.job import StopKind
 from aegis.model.node import Health, Node, NodeState
@@ -82,10 +84,14 @@ def _not_in_question(cluster: Cluster, node: Node) -> str | None:
 
 
 def _not_healthy(node: Node) -> str | None:
-    live = [f"{one.fault_class} on {one.device}" for one in node.conditions]
+    live = [
+        f"{one.fault_class} on {one.device}"
+        for one in node.conditions
+        if one.severity in (Severity.ERROR, Severity.FATAL)
+    ]
     if live:
         return f"{node.name} still reports {listed(live)}: repair it first"
-    sick = [one for one in node.devices if one.health is Health.UNHEALTHY]
+    sick = [one for one in node.devices if one.used and one.health is Health.UNHEALTHY]
     if sick:
         detail = f" ({sick[0].detail})" if sick[0].detail else ""
         names = listed([one.name for one in sick])

@@ -115,7 +115,7 @@ def _on_condition(cluster: Cluster, rules: RuleSet, node: Node, condition: Condi
         return
     fault = Fault(
         fault_class=condition.fault_class,
-        severity=Severity.ERROR,
+        severity=condition.severity,
         node=node.name,
         device=condition.device,
         observed_at=condition.since,

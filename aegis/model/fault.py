@@ -128,5 +128,6 @@ class Condition:
     fault_class: FaultClass
     device: str
     since: float  # the node's clock
+    severity: Severity = Severity.ERROR  # below error, the node may serve while it lasts
     simulated: bool = False  # as of a fault
     evidence: tuple[Evidence, ...] = ()

@@ -4,7 +4,7 @@ import pytest
 
 from aegis.core.operate import refusal
 from aegis.model import event as ev
-from aegis.model.fault import Condition, FaultClass
+from aegis.model.fault import Condition, FaultClass, Severity
 from aegis.model.job import JobState, StopKind
 from aegis.model.node import Device, Health, NodeState
 
@@ -49,6 +49,19 @@ def test_a_node_with_a_live_condition_stays_out(fleet) -> None:
     assert refusal(fleet.cluster, verb(ev.NodeReturned, fleet, "n3")) == (
         "n3 still reports nic.link.down on fab0: repair it first"
     )
+
+
+def test_a_warning_that_lasts_keeps_no_node_out(fleet) -> None:
+    """A clock that drifts or a disk that fills is somebody's work, and the node's ranks can run."""
+    quarantined(fleet)
+    drifts = Condition(
+        fault_class=FaultClass.HOST_CLOCK_SKEW,
+        device="host",
+        since=fleet.at,
+        severity=Severity.WARNING,
+    )
+    fleet.say("n3", conditions=(drifts,))
+    assert refusal(fleet.cluster, verb(ev.NodeReturned, fleet, "n3")) is None
 
 
 def test_a_node_with_an_unhealthy_device_stays_out(fleet) -> None:
@@ -124,3 +137,17 @@ def test_a_job_that_waits_is_stopped_at_once(make_fleet) -> None:
     assert fleet.job.state is JobState.WAITING
     fleet.apply(ev.JobStopped(at=fleet.at, job="llama", actor="bob", reason="enough"))
     assert (fleet.job.state, fleet.job.reason) == (JobState.DONE, "stopped by bob: enough")
+
+
+def test_what_is_no_harm_to_training_keeps_no_node_out(fleet) -> None:
+    """A warning that lasts, and a broken port that no rank uses."""
+    quarantined(fleet)
+    full = Condition(
+        fault_class=FaultClass.HOST_DISK_FULL,
+        device="host",
+        since=fleet.at,
+        severity=Severity.WARNING,
+    )
+    broken = Device(name="eno1", kind="nic", health=Health.UNHEALTHY, used=False)
+    fleet.say("n3", conditions=(full,), devices=(broken,))
+    assert refusal(fleet.cluster, verb(ev.NodeReturned, fleet, "n3")) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aegis.core.cluster import contact_of, launcher_of
-from aegis.model.fault import Condition, FaultClass
+from aegis.model.fault import Condition, FaultClass, Severity
 from aegis.model.job import JobState, LauncherPhase
 from aegis.model.node import NodeReport, NodeState, Sender
 
@@ -105,3 +105,15 @@ def test_a_condition_says_itself_whether_it_is_simulated(fleet, simulated) -> No
     )
     fleet.say("n3", simulated=True, conditions=(down,))
     assert (fleet.incident.device, fleet.incident.simulated) == ("fab0", simulated)
+
+
+def test_a_condition_says_itself_how_bad_it_is(fleet) -> None:
+    """A card that training does not use may be down for ever: no rule takes the node for it."""
+    down = Condition(
+        fault_class=FaultClass.NIC_LINK_DOWN,
+        device="eno1",
+        since=fleet.at,
+        severity=Severity.WARNING,
+    )
+    fleet.say("n3", conditions=(down,))
+    assert (fleet.incident.device, fleet.incident.severity) == ("eno1", Severity.WARNING)
