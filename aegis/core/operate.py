@@ -23,7 +23,6 @@ from aegis.model.event import (
     NodeUncordoned,
 )
 from aegis.model.fault import Severity
-from aegis.model.fault import Severity
 from aegis.model.incident import EntryKind, IncidentState
 from aegis.model.job import StopKind
 from aegis.model.node import Health, Node, NodeState

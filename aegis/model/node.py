@@ -48,12 +48,13 @@ class Device:
     """One GPU or network port as it was last read."""
 
     name: str  # "gpu3", "fab0"
-    kind: str  # "gpu" | "nic"
+    kind: str  # "gpu" | "nic" | "host"
     health: Health
     detail: str = ""  # one sentence: why unhealthy or unknown
     identity: str = ""
     read_at: float = 0.0  # the node's clock; a reading older than its limit is unknown
     counters: tuple[tuple[str, int], ...] = ()  # ("ecc_uncorrectable", 1), ("carrier_changes", 4)
+    used: bool = True  # training uses it; nothing of one that it does not use takes the node away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from aegis_agent.spool import Spool
 
 _log = logging.getLogger(__name__)
 _SPOOL = "spool"  # its own trouble is told like that of a sense
+_TAKES_NODES = (Severity.ERROR, Severity.FATAL)
 
 
 @dataclass
@@ -82,10 +83,6 @@ class Book:
         """The name of the device there; None where no sense has found one."""
         return self._places.get(address)
 
-    def matters(self, device: str) -> bool:
-        """Whether training uses the device, as far as any sense knows."""
-        return device not in self._unused
-
     def subject(self, device: str, identity: str = "", *, simulated: bool = False) -> Subject:
         """The device as a probe wants it."""
         return Subject(
@@ -95,6 +92,11 @@ class Book:
             identity=identity,
             simulated=simulated,
         )
+
+    def _severity(self, device: str, severity: Severity) -> Severity:
+        """What training does not use may be broken without any harm to it."""
+        unused = device in self._unused and severity in _TAKES_NODES
+        return Severity.WARNING if unused else severity
 
     # what senses tell
 
@@ -121,6 +123,10 @@ class Book:
 
     def append(self, faults: Sequence[Fault], memory: Mapping[str, str] | None = None) -> None:
         """Faults and what is remembered, in one transaction; the controller hears at once."""
+        faults = [
+            replace(fault, severity=self._severity(fault.device, fault.severity))
+            for fault in faults
+        ]
         if faults or memory:
             self.spool.append(faults, memory or {})
         for fault in faults:
@@ -138,6 +144,7 @@ class Book:
 
     def put(self, device: Device) -> None:
         """A device as it was last read."""
+        device = replace(device, used=device.name not in self._unused)
         before = self._devices.get(device.name)
         self._devices[device.name] = device
         if before is None or before.health != device.health:
@@ -150,6 +157,9 @@ class Book:
 
     def set_conditions(self, sense: str, device: str, conditions: tuple[Condition, ...]) -> None:
         """What this sense knows to last on the device, whole."""
+        conditions = tuple(
+            replace(one, severity=self._severity(one.device, one.severity)) for one in conditions
+        )
         if conditions == self._conditions.get((sense, device), ()):
             return
         if conditions:
@@ -184,7 +194,8 @@ class Book:
         evidence = Evidence(source="spool", text=self.spool.trouble)
         subject, kind = self.subject("host"), FaultClass.HOST_DISK_FULL
         self.append([subject.fault(kind, Severity.WARNING, now, evidence)])
-        self.set_conditions(_SPOOL, "host", subject.conditions((evidence,), {kind: now}))
+        lasting = subject.conditions((evidence,), {kind: now}, Severity.WARNING)
+        self.set_conditions(_SPOOL, "host", lasting)
 
 
 def _recalled(adapter: TypeAdapter[Memory], key: str, body: str) -> Memory | None:

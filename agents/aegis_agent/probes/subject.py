@@ -27,6 +27,7 @@ class Subject:
         at: float,
         *evidence: Evidence,
         count: int = 1,
+        details: Mapping[str, str] | None = None,
     ) -> Fault:
         """A fault of this device."""
         return Fault(
@@ -40,10 +41,14 @@ class Subject:
             simulated=self.simulated,
             evidence=evidence,
             identity=self.identity,
+            details=tuple((details or {}).items()),
         )
 
     def conditions(
-        self, evidence: tuple[Evidence, ...], since: Mapping[FaultClass, float]
+        self,
+        evidence: tuple[Evidence, ...],
+        since: Mapping[FaultClass, float],
+        severity: Severity = Severity.ERROR,
     ) -> tuple[Condition, ...]:
         """What lasts on this device; a class with the time 0.0 does not."""
         return tuple(
@@ -51,6 +56,7 @@ class Subject:
                 fault_class=fault_class,
                 device=self.device,
                 since=at,
+                severity=severity,
                 simulated=self.simulated,
                 evidence=evidence,
             )

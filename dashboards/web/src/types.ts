@@ -20,6 +20,7 @@ export interface Condition {
   readonly fault_class: FaultClass;
   readonly device: string;
   readonly since: number;
+  readonly severity: Severity;
   readonly simulated: boolean;
   readonly evidence: readonly Evidence[];
 }
@@ -62,6 +63,7 @@ export interface Device {
   readonly identity: string;
   readonly read_at: number;
   readonly counters: readonly (readonly [string, number])[];
+  readonly used: boolean;
 }
 
 export interface Entry {

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from aegis.model.fault import FaultClass
+from aegis.model.fault import FaultClass, Severity
+from aegis.model.node import Device, Health
 from aegis_agent.book import Book
 from aegis_agent.probes.ecc import EccCounts
 from aegis_agent.probes.gpu import GpuReading
@@ -96,3 +97,16 @@ def test_senses_speak_of_one_device_without_silencing_each_other(node):
     node.book.set_counters("pcie", "gpu0", {"aer_corrected": 7})
     counters = dict(node.book.device("gpu0").counters)
     assert (counters["ecc_uncorrectable"], counters["aer_corrected"]) == (1, 7)
+
+
+def test_nothing_of_a_port_that_training_does_not_use_is_worse_than_a_warning(node):
+    """Its link may be down for ever: the node serves."""
+    node.book.place("0000:01:00.0", "eno1", matters=False)
+    subject = node.book.subject("eno1")
+    node.book.append([subject.fault(FaultClass.NIC_REMOVED, Severity.FATAL, 2.0)])
+    node.book.set_conditions("nic", "eno1", subject.conditions((), {FaultClass.NIC_REMOVED: 2.0}))
+    node.book.put(Device(name="eno1", kind="nic", health=Health.UNHEALTHY))
+    (told,) = node.book.spool.pending(10)
+    assert told.fault.severity is Severity.WARNING
+    assert [one.severity for one in node.book.conditions()] == [Severity.WARNING]
+    assert not node.book.device("eno1").used
