@@ -1,0 +1,1 @@
+"""The kernel log: what its lines mean, one by one and together."""
