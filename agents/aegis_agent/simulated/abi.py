@@ -17,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from aegis_agent.probes.gpu_library import library_of
+
 CType: TypeAlias = type[Any]
 
 _HEAD = """\
@@ -45,7 +47,7 @@ def write_sources(compiler: str, folder: Path) -> list[Path]:
     stubs = folder / "stubs.c"
     stubs.write_text(_stubs(symbols))
     header = folder / "amdsmi_abi.h"
-    header.write_text(_header(_declarations(compiler, wrapper, stubs)))
+    header.write_text(_header(_declarations(compiler, wrapper, stubs), _claimed_version(wrapper)))
     return [header, stubs]
 
 
@@ -97,7 +99,14 @@ def _environment(**names: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _header(module: ModuleType) -> str:
+def _claimed_version(wrapper: Path) -> str:
+    """The version of the library that this wrapper was made for."""
+    found = re.search(r'"(.+)"', (wrapper.parent / "_version.py").read_text())
+    version = library_of(found[1]) if found else None
+    return f"{version[0]}.{version[1]}.0" if version else "0.0.1"
+
+
+def _header(module: ModuleType, version: str) -> str:
     names = vars(module)
     constants = [
         f"#define {name} {value}"
@@ -108,7 +117,8 @@ def _header(module: ModuleType) -> str:
     for name, value in sorted(names.items()):
         if name.startswith("struct_amdsmi") and getattr(value, "_fields_", None):
             structures.declare(value)
-    return "\n".join([_HEAD, *constants, *structures.lines, ""])
+    claim = f'#define SIMULATED_VERSION "{version}"'
+    return "\n".join([_HEAD, claim, *constants, *structures.lines, ""])
 
 
 class _Structures:

@@ -63,3 +63,39 @@ API amdsmi_get_gpu_kfd_info(void *handle, struct_amdsmi_kfd_info_t *kfd) {
   kfd->node_id = gpu->index + 2;
   return AMDSMI_STATUS_SUCCESS;
 }
+
+API amdsmi_get_gpu_vbios_info(void *handle, struct_amdsmi_vbios_info_t *vbios) {
+  ENTER(handle);
+  memset(vbios, 0, sizeof *vbios);
+  strcpy(vbios->name, "AMD MI300X_HW");
+  strcpy(vbios->build_date, "2024/08/14 18:29");
+  strcpy(vbios->part_number, "113-M3000100-103");
+  COPY_FILE(vbios->version, "vbios");
+  return AMDSMI_STATUS_SUCCESS;
+}
+
+API amdsmi_get_fw_info(void *handle, struct_amdsmi_fw_info_t *firmware) {
+  ENTER(handle);
+  memset(firmware, 0, sizeof *firmware);
+  firmware->num_fw_info = 2;
+  firmware->fw_info_list[0].fw_id = AMDSMI_FW_ID_PM;
+  firmware->fw_info_list[0].fw_version = 0x00558300;
+  firmware->fw_info_list[1].fw_id = AMDSMI_FW_ID_TA_RAS;
+  firmware->fw_info_list[1].fw_version = 0x1b360211;
+  return AMDSMI_STATUS_SUCCESS;
+}
+
+static int copy_partition(const struct gpu *gpu, const char *name, char *text, uint32_t length) {
+  return read_gpu_file(gpu, name, text, length) < 0 ? AMDSMI_STATUS_NOT_SUPPORTED
+                                                    : AMDSMI_STATUS_SUCCESS;
+}
+
+API amdsmi_get_gpu_compute_partition(void *handle, char *text, uint32_t length) {
+  ENTER(handle);
+  return copy_partition(gpu, "compute_partition", text, length);
+}
+
+API amdsmi_get_gpu_memory_partition(void *handle, char *text, uint32_t length) {
+  ENTER(handle);
+  return copy_partition(gpu, "memory_partition", text, length);
+}

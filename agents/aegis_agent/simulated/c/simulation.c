@@ -38,13 +38,23 @@ int read_gpu_file(const struct gpu *gpu, const char *name, char *buffer, unsigne
   return read_file(buffer, size, "gpu%d/%s", gpu->index, name);
 }
 
-double metric(const struct gpu *gpu, const char *name, double otherwise) {
+/* Whether the `metrics` file has a value of that name, and which. */
+static int find_metric(const struct gpu *gpu, const char *name, char value[64]) {
   char text[8192], *rest, key[64];
-  double value;
-  if (read_gpu_file(gpu, "metrics", text, sizeof text) <= 0) return otherwise;
+  if (read_gpu_file(gpu, "metrics", text, sizeof text) <= 0) return 0;
   for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
-    if (sscanf(line, "%63s %lf", key, &value) == 2 && !strcmp(key, name)) return value;
-  return otherwise;
+    if (sscanf(line, "%63s %63s", key, value) == 2 && !strcmp(key, name)) return 1;
+  return 0;
+}
+
+double metric(const struct gpu *gpu, const char *name, double otherwise) {
+  char value[64];
+  return find_metric(gpu, name, value) ? strtod(value, NULL) : otherwise;
+}
+
+uint64_t counter(const struct gpu *gpu, const char *name, uint64_t otherwise) {
+  char value[64];
+  return find_metric(gpu, name, value) ? strtoull(value, NULL, 0) : otherwise;
 }
 
 int is_lost(const struct gpu *gpu) {
@@ -99,6 +109,20 @@ int checked(const char *function, void *handle, struct gpu **gpu) {
 /* By this symbol the agent knows that what it reads is simulated. */
 __attribute__((visibility("default"))) const int aegis_simulated = 1;
 
+/* The GPUs in the order of the `order` file, which the real library does not keep from start to
+ * start; without it as many as have a folder, by number. */
+static void list_gpus(void) {
+  char order[512], bdf[64], *rest;
+  int listed = read_file(order, sizeof order, "order") > 0;
+  char *number = listed ? strtok_r(order, " ", &rest) : NULL;
+  for (gpu_count = 0; gpu_count < GPUS_MAX && (!listed || number); gpu_count++) {
+    int index = listed ? atoi(number) : gpu_count;
+    if (read_file(bdf, sizeof bdf, "gpu%d/bdf", index) <= 0) break;
+    gpus[gpu_count].index = index;
+    if (listed) number = strtok_r(NULL, " ", &rest);
+  }
+}
+
 API amdsmi_init(uint64_t flags) {
   char driver[32];
   (void)flags;
@@ -106,11 +130,7 @@ API amdsmi_init(uint64_t flags) {
   if (status != AMDSMI_STATUS_SUCCESS) return status;
   read_file(driver, sizeof driver, "driver");
   if (strcmp(driver, "loaded")) return AMDSMI_STATUS_DRIVER_NOT_LOADED;
-  for (gpu_count = 0; gpu_count < GPUS_MAX; gpu_count++) {
-    char bdf[64];
-    if (read_file(bdf, sizeof bdf, "gpu%d/bdf", gpu_count) <= 0) break;
-    gpus[gpu_count].index = gpu_count;
-  }
+  list_gpus();
   references++;
   return AMDSMI_STATUS_SUCCESS;
 }
@@ -121,9 +141,18 @@ API amdsmi_shut_down(void) {
   return AMDSMI_STATUS_SUCCESS;
 }
 
+/* Until 25.x the structure began with the year, which was the version's first number. */
 API amdsmi_get_lib_version(struct_amdsmi_version_t *version) {
+  char text[32];
+  unsigned first, second, third;
+  if (read_file(text, sizeof text, "version") <= 0) strcpy(text, SIMULATED_VERSION);
+  if (sscanf(text, "%u.%u.%u", &first, &second, &third) != 3) return AMDSMI_STATUS_INVAL;
   memset(version, 0, sizeof *version);
-  version->release = 1;
+#ifdef HAVE_struct_amdsmi_version_t__year
+  version->year = first, version->major = second, version->minor = third;
+#else
+  version->major = first, version->minor = second, version->release = third;
+#endif
   version->build = (void *)"aegis-simulated";
   return AMDSMI_STATUS_SUCCESS;
 }

@@ -2,13 +2,20 @@
  *
  *   $AEGIS_SIM_AMDSMI/
  *     driver                  "loaded", or amdsmi_init answers DRIVER_NOT_LOADED
+ *     version                 "MAJOR.MINOR.RELEASE" that the library claims; default: its wrapper's
+ *     order                   numbers of the GPUs in the order of their handles; default: 0 1 2 …
  *     faults                  lines "FUNCTION|* GPU|* ACTION": status=N, delay_ms=N, hang, crash
- *     gpuN/bdf uuid serial market_name unique_id model_number fru_id      identity
+ *     gpuN/bdf uuid serial market_name unique_id model_number fru_id vbios   identity
+ *     gpuN/compute_partition memory_partition                                SPX, NPS1
  *     gpuN/ras/BLOCK          "CE UE DE" since driver load, BLOCK as in AMDSMI_GPU_BLOCK_*
  *     gpuN/ras_enabled        hexadecimal mask of blocks
  *     gpuN/bad_pages          lines "ADDRESS SIZE STATUS" (0 reserved, 1 pending, 2 unreservable)
- *     gpuN/metrics            lines "NAME VALUE"
+ *     gpuN/metrics            lines "NAME VALUE"; 0xffff and the like are the "not available" of the
+ *                             real library, in whatever width it is written
+ *     gpuN/throttle           lines "KIND PERCENT SINCE_MS BASE": kept since then, over a count
  *     gpuN/xgmi_error         0, 1 or 2
+ *     gpuN/xgmi_links         a letter per link: U up, D down, X disabled
+ *     gpuN/processes          lines "PID NAME VRAM_BYTES"
  *     gpuN/lost               "1": live reads fail as they do for a GPU that fell off the bus
  *
  * Every call reads the files anew, so whoever changes one injects a fault at once. Writers rename
@@ -45,6 +52,9 @@ int read_gpu_file(const struct gpu *gpu, const char *name, char *buffer, unsigne
 
 /* One value of the GPU's `metrics` file. */
 double metric(const struct gpu *gpu, const char *name, double otherwise);
+
+/* The same, exact for counters of 64 bits. */
+uint64_t counter(const struct gpu *gpu, const char *name, uint64_t otherwise);
 
 int is_lost(const struct gpu *gpu);
 uint64_t bdf_from_text(const char *text);
