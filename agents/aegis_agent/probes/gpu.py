@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
 from aegis.model.node import Device, Health
-from aegis_agent.probes import ecc, pages
+from aegis_agent.probes import ecc, gpu_trend, pages
 from aegis_agent.probes.ecc import EccCounts
 from aegis_agent.probes.subject import Judgement, Subject
+from aegis_agent.probes.trend import Trend
 
 LOST_READINGS = 3  # one failed poll may be a reset under way
 # Answers of a GPU that is gone: NOT_SUPPORTED, API_FAILED, IO, NOT_FOUND, UNEXPECTED_SIZE (EIO),
@@ -62,6 +63,7 @@ class GpuMemory:
     lost_at: float = 0.0
     stalled_at: float = 0.0
     why: tuple[Evidence, ...] = ()  # of what lasts: lost or stalled
+    trend: Trend = field(default_factory=Trend)  # of corrected errors and retired pages
 
 
 def observe(subject: Subject, memory: GpuMemory, reading: GpuReading) -> Judgement[GpuMemory]:
@@ -147,8 +149,10 @@ def _judge_counters(
     )
     memory = _remember(memory, reading)
     health, detail = _health(memory, reading)
-    device = _device(subject, memory, health, detail, reading.at)
-    return Judgement(memory=memory, device=device, faults=faults)
+    standing = (memory.trend, reading.at, memory.bad_pages, memory.bad_page_threshold)
+    told = "; ".join(text for text in (detail, gpu_trend.told(*standing)) if text)
+    device = _device(subject, memory, health, told, reading.at)
+    return Judgement(memory=memory, device=device, faults=gpu_trend.weigh(faults, *standing))
 
 
 def _remember(memory: GpuMemory, reading: GpuReading) -> GpuMemory:
@@ -159,8 +163,12 @@ def _remember(memory: GpuMemory, reading: GpuReading) -> GpuMemory:
         elif counts.uncorrectable < memory.ecc[block].uncorrectable:
             accepted[block] = 0
     threshold = reading.bad_page_threshold
+    pages_before_and_after = (memory.bad_pages, reading.bad_pages)
     return replace(
         memory,
+        trend=gpu_trend.note(
+            memory.trend, reading.at, (memory.ecc, reading.ecc), pages_before_and_after
+        ),
         ecc={**memory.ecc, **reading.ecc},
         accepted=accepted,
         bad_pages=memory.bad_pages if reading.bad_pages is None else reading.bad_pages,
