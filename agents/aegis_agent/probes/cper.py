@@ -62,6 +62,11 @@ class CperRecord:
     fru_text: str = ""  # "OAM3"
 
     @property
+    def has_header(self) -> bool:
+        """Whether it is a record at all."""
+        return self.severity != "unknown"
+
+    @property
     def afids(self) -> tuple[int, ...]:
         """The number of each finding."""
         return tuple(finding.afid for finding in self.findings)
