@@ -11,12 +11,13 @@ RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 from dataclasses import replace
 
 from aegis.core import recover
+from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
 from aegis.core.incidents import announced, cause, close, note, notice
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.nodes import ease, suspect, take_out
-from aegis.core.rails import AEGIS, TRAINING
+from aegis.core.rails import AEGIS, TRAINING, event_ttl
 from aegis.core.recovery import recovering
 from aegis.core.story import held_back
 from aegis.core.words import counted, duration
@@ -56,7 +57,7 @@ def reconsider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
         case IncidentState.WATCHING:
             consider(cluster, rules, incident)
         case IncidentState.OPEN:
-            _look_again(cluster, rules, incident)
+            _look_again(cluster, rules, expire(cluster, incident))
         case IncidentState.RECOVERING | IncidentState.CLOSED:
             pass
 
@@ -75,7 +76,7 @@ def _look_again(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
         _decide(cluster, rules, incident)
         return
     age = cluster.now - cause(incident).observed_at
-    if age > cluster.policy.event_ttl_seconds:
+    if age > event_ttl(cluster.policy, incident.decisions[-1].mode):
         why = held_back(incident.decisions[-1])
         _close_idle(cluster, incident, f"{why}; by now it is too old to act on")
         return
@@ -189,7 +190,7 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
             _restart(cluster, incident)
         case DecisionResult.NOTHING:
             _do_nothing(cluster, incident, decision)
-        case DecisionResult.BLOCKED if _is_refused(decision, "restarts"):
+        case DecisionResult.BLOCKED if _is_worn_out(decision):
             _give_up(cluster, incident)
         case DecisionResult.BLOCKED if _is_refused(decision, "ttl") and not is_live(
             cluster, incident
@@ -197,7 +198,10 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
             _close_idle(cluster, incident, f"nothing was done: {decision.reason}")
         case DecisionResult.BLOCKED:
             _suspect(cluster, incident)
-        case DecisionResult.WOULD_ACT | DecisionResult.NEEDS_APPROVAL:
+        case DecisionResult.NEEDS_APPROVAL:
+            ask(cluster, incident, decision.remedy)
+            ease(cluster, incident.faults[0].node)
+        case DecisionResult.WOULD_ACT:
             ease(cluster, incident.faults[0].node)
 
 
@@ -223,6 +227,11 @@ def _no_restart(cluster: Cluster, incident: Incident) -> str:
 
 def _is_refused(decision: Decision, rail: str) -> bool:
     return any(one.rail == rail and not one.passed for one in decision.verdicts)
+
+
+def _is_worn_out(decision: Decision) -> bool:
+    """Whether nothing but the restarts already made keeps Aegis from making one more."""
+    return _is_refused(decision, "restarts") and not _is_refused(decision, "pause")
 
 
 def _suspect(cluster: Cluster, incident: Incident) -> None:

@@ -18,6 +18,15 @@ HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)  # ranks may 
 ENDED = (JobState.DONE, JobState.FAILED)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """All automation is stopped: since when, by whom and why."""
+
+    at: float
+    actor: str
+    reason: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Cluster:
     """The fleet, its jobs and its incidents, after the last event."""
@@ -35,6 +44,7 @@ class Cluster:
     origins: dict[str, int] = field(default_factory=dict)  # highest fault number of each spool
     next_incident: int = 1
     silent_since: float | None = None  # much of the fleet fell silent at once: decide nothing
+    paused: Pause | None = None
     touched: set[tuple[str, str]] = field(default_factory=set)  # ("node" | "job" | "incident", id)
     notices: list[Notify] = field(default_factory=list)  # of this step; `step` hands them out
 

@@ -4,6 +4,7 @@ The first rule that matches names the remedy; the rails say whether it may be do
 carries all of it: the rule, each rail's verdict, what was not chosen and why, what would change it.
 """
 
+from aegis.core.approval import is_forbidden
 from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import cause
 from aegis.core.rails import TRAINING, Request, verdicts
@@ -27,8 +28,8 @@ def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
     if rule.remedy in (Remedy.COUNT, Remedy.NOTIFY) or _has_nothing_to_do(cluster, rule, incident):
         return _nothing(cluster, rules, rule, incident)
     request = _request(cluster, rule, incident, fault)
-    said = verdicts(request, rule.remedy)
-    result = _result(request.mode, said)
+    said = verdicts(request)
+    result = _result(request, said)
     return Decision(
         at=cluster.now,
         rule=rule.id,
@@ -39,7 +40,7 @@ def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
         reason=_reason(rule, incident, result, said),
         verdicts=said,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
-        clears_when=_clears_when(result, said),
+        clears_when=_clears_when(incident, result, said),
     )
 
 
@@ -64,6 +65,7 @@ def _request(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> 
         node=cluster.nodes[fault.node],
         job=job,
         mode=min(granted, rule.mode, key=MODES.index),
+        remedy=rule.remedy,
     )
 
 
@@ -100,15 +102,17 @@ def _nothing(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident) -
     )
 
 
-def _result(mode: Mode, said: tuple[Verdict, ...]) -> DecisionResult:
-    match mode:
+def _result(request: Request, said: tuple[Verdict, ...]) -> DecisionResult:
+    match request.mode:
         case Mode.OBSERVE | Mode.NOTIFY:
             return DecisionResult.WOULD_ACT
         case Mode.APPROVE | Mode.ENFORCE:
-            refused = [one for one in said if not one.passed and one.rail != "mode"]
-            if refused:
-                return DecisionResult.BLOCKED
-            return DecisionResult.ACTED if mode is Mode.ENFORCE else DecisionResult.NEEDS_APPROVAL
+            refused = [one.rail for one in said if not one.passed]
+            if not refused:
+                return DecisionResult.ACTED
+            is_denied = is_forbidden(request.incident, request.remedy)
+            asks = refused == ["mode"] and not is_denied
+            return DecisionResult.NEEDS_APPROVAL if asks else DecisionResult.BLOCKED
 
 
 def _reason(
@@ -124,10 +128,7 @@ def _reason(
             held = f"; besides, it would be held by {listed([o.rail for o in others])}"
             return f"{asks}; the mode only lets Aegis say so{held if others else ''}"
         case DecisionResult.NEEDS_APPROVAL:
-            drain = f"`aegis nodes drain {incident.node}`"
-            return f"{asks}, once a person agrees" + (
-                f": {drain} does it" if rule.remedy in DRAINS else ""
-            )
+            return f"{asks}, once a person agrees: `aegis incidents approve {incident.id}`"
         case DecisionResult.BLOCKED | DecisionResult.NOTHING:
             return f"{asks}; held by {listed(refused)}"
 
@@ -159,6 +160,7 @@ def _alternatives(remedy: Remedy, fault_class: FaultClass) -> tuple[Alternative,
 
 _CLEARS = {
     "mode": "the policy's mode is raised (`aegis controller --policy`)",
+    "pause": "somebody resumes automation (`aegis resume`)",
     "fleet": "most of the fleet is heard again",
     "silence": "the node stays silent and its job does not come on",
     "ttl": "the device shows the fault again",
@@ -171,7 +173,9 @@ _CLEARS = {
 }
 
 
-def _clears_when(result: DecisionResult, said: tuple[Verdict, ...]) -> str:
+def _clears_when(incident: Incident, result: DecisionResult, said: tuple[Verdict, ...]) -> str:
     if result is DecisionResult.ACTED:
         return ""
+    if result is DecisionResult.NEEDS_APPROVAL:
+        return f"a person agrees: `aegis incidents approve {incident.id}`"
     return " and ".join(_CLEARS[one.rail] for one in said if not one.passed)

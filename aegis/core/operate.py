@@ -1,5 +1,7 @@
 """What operators ask for: cordon, uncordon, drain and return a node, stop a job.
 
+What they say to incidents and to automation as a whole is in `people`.
+
 `refusal` is asked before the event is written to the log, so that an event that stands there was
 allowed; `apply` then carries it out.
 """
@@ -7,7 +9,7 @@ allowed; `apply` then carries it out.
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from aegis.core import recover
+from aegis.core import people, recover
 from aegis.core.cluster import ENDED, Cluster, standing
 from aegis.core.fence import is_silent
 from aegis.core.incidents import close, note
@@ -42,14 +44,20 @@ def refusal(cluster: Cluster, event: Event) -> str | None:
                 return f"no node is called {event.node}: see `aegis nodes`"
             return _refused(cluster, node, event)
         case JobStopped():
-            job = cluster.jobs.get(event.job)
-            if job is None:
-                return f"no job is called {event.job}: see `aegis jobs`"
-            if job.state in ENDED:
-                return f"job {event.job} is {job.state} already: {job.reason}"
-            return None
+            return _not_stopped(cluster, event)
+        case _ if isinstance(event, people.Said):
+            return people.refusal(cluster, event)
         case _:
             return None
+
+
+def _not_stopped(cluster: Cluster, event: JobStopped) -> str | None:
+    job = cluster.jobs.get(event.job)
+    if job is None:
+        return f"no job is called {event.job}: see `aegis jobs`"
+    if job.state in ENDED:
+        return f"job {event.job} is {job.state} already: {job.reason}"
+    return None
 
 
 def _refused(cluster: Cluster, node: Node, event: NodeVerb) -> str | None:

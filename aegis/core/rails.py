@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor
 
+from aegis.core import approval
 from aegis.core.cluster import Cluster, launcher_of, standing
 from aegis.core.fence import is_stalled
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
@@ -15,7 +16,7 @@ from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Incident, Remedy, Verdict
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
-from aegis.model.policy import Mode
+from aegis.model.policy import Mode, Policy
 
 AEGIS = "aegis"  # as the holder of a node
 TRAINING = (JobState.STARTING, JobState.RUNNING)
@@ -32,14 +33,15 @@ class Request:
     node: Node
     job: Job | None  # whose ranks would be stopped
     mode: Mode
+    remedy: Remedy
 
 
 Rail = Callable[[Request], Verdict]
 
 
-def verdicts(request: Request, remedy: Remedy) -> tuple[Verdict, ...]:
-    """What every rail says that this remedy must heed."""
-    match remedy:
+def verdicts(request: Request) -> tuple[Verdict, ...]:
+    """What every rail says that the remedy must heed."""
+    match request.remedy:
         case Remedy.DRAIN_NOW | Remedy.DRAIN_SAVING:
             rails = DRAINING
         case Remedy.RESTART:
@@ -53,13 +55,24 @@ def verdicts(request: Request, remedy: Remedy) -> tuple[Verdict, ...]:
 
 def mode(request: Request) -> Verdict:
     """Whether the policy and the rule let Aegis act at all."""
+    if request.mode is Mode.APPROVE:
+        agreed, text = approval.standing(request.cluster, request.incident, request.remedy)
+        return _said("mode", passed=agreed, text=text)
     texts = {
         Mode.OBSERVE: "observe: Aegis records what it would do",
         Mode.NOTIFY: "notify: Aegis tells people what it would do",
-        Mode.APPROVE: "approve: Aegis waits for a person to agree",
         Mode.ENFORCE: "enforce",
     }
     return _said("mode", passed=request.mode is Mode.ENFORCE, text=texts[request.mode])
+
+
+def pause(request: Request) -> Verdict:
+    """Whether a person has stopped all automation."""
+    paused = request.cluster.paused
+    if paused is None:
+        return _said("pause", passed=True, text="automation is not paused")
+    text = f"{paused.actor} paused all automation: {paused.reason}"
+    return _said("pause", passed=False, text=text)
 
 
 def fleet(request: Request) -> Verdict:
@@ -87,6 +100,12 @@ def silence(request: Request) -> Verdict:
     return _said("silence", passed=True, text=text)
 
 
+def event_ttl(policy: Policy, mode: Mode) -> float:
+    """How old a fault may be that is acted on: people are given their time to answer."""
+    waited = policy.approval_seconds if mode is Mode.APPROVE else 0.0
+    return policy.event_ttl_seconds + waited
+
+
 def ttl(request: Request) -> Verdict:
     """Whether the fault is still true: from this boot, and live or young enough."""
     fault, node, cluster = request.fault, request.node, request.cluster
@@ -98,7 +117,7 @@ def ttl(request: Request) -> Verdict:
     if is_live(cluster, request.incident) or (fresh and is_unhealthy(node, fault.device)):
         return _said("ttl", passed=True, text="still so")
     age = max(0.0, cluster.now - fault.observed_at)
-    limit = cluster.policy.event_ttl_seconds
+    limit = event_ttl(cluster.policy, request.mode)
     text = f"{duration(age)} old, {duration(limit)} allowed"
     return _said("ttl", passed=age <= limit, text=text)
 
@@ -190,5 +209,5 @@ def _said(rail: str, *, passed: bool, text: str) -> Verdict:
     return Verdict(rail=rail, passed=passed, text=text)
 
 
-DRAINING: tuple[Rail, ...] = (mode, fleet, ttl, hold, cooldown, budget, spare, spare_floor)
-RESTARTING: tuple[Rail, ...] = (mode, fleet, restarts)
+DRAINING: tuple[Rail, ...] = (mode, pause, fleet, ttl, hold, cooldown, budget, spare, spare_floor)
+RESTARTING: tuple[Rail, ...] = (mode, pause, fleet, restarts)

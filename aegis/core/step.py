@@ -6,7 +6,7 @@ The controller drives it with real events, `aegis.sim` with invented ones.
 
 from typing import assert_never
 
-from aegis.core import correlate, jobs, operate, recover, watch
+from aegis.core import correlate, jobs, operate, people, recover, watch
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.invariants import check_touched
@@ -61,6 +61,8 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
             operate.apply(cluster, event)
             for name in list(cluster.jobs):
                 jobs.attend(cluster, rules, name)
+        case _ if isinstance(event, people.Said):
+            people.apply(cluster, rules, event)
         case _:
             assert_never(event)
 

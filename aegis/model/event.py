@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from aegis.model.fault import Fault
+from aegis.model.incident import Feedback
 from aegis.model.node import NodeReport
 from aegis.model.policy import Policy
 
@@ -112,6 +113,75 @@ class JobStopped:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentApproved:
+    """A person agrees to what Aegis would do about the incident."""
+
+    at: float
+    incident: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentDenied:
+    """A person forbids it."""
+
+    at: float
+    incident: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentAcknowledged:
+    """A person has seen the incident and looks after it."""
+
+    at: float
+    incident: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentNoted:
+    """A person adds a line to the incident's timeline."""
+
+    at: float
+    incident: str
+    actor: str
+    reason: str  # the line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentJudged:
+    """A person says whether the decision about the incident was right."""
+
+    at: float
+    incident: str
+    actor: str
+    feedback: Feedback
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomationPaused:
+    """A person stops all automation: Aegis goes on seeing and telling, and does nothing."""
+
+    at: float
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomationResumed:
+    """A person lets Aegis act again, as far as the policy lets it."""
+
+    at: float
+    actor: str
+    reason: str
+
+
 Event: TypeAlias = (
     ControllerStarted
     | RulesLoaded
@@ -124,4 +194,11 @@ Event: TypeAlias = (
     | NodeDrained
     | NodeReturned
     | JobStopped
+    | IncidentApproved
+    | IncidentDenied
+    | IncidentAcknowledged
+    | IncidentNoted
+    | IncidentJudged
+    | AutomationPaused
+    | AutomationResumed
 )

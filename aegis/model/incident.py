@@ -47,6 +47,28 @@ class EntryKind(StrEnum):
     HUMAN = "human"
 
 
+class Feedback(StrEnum):
+    """What a person thought of a decision afterwards."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    WRONG_NODE = "wrong_node"  # something was to be done, and not there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What people were asked to agree to, and what they said."""
+
+    remedy: Remedy  # no other is covered
+    asked_at: float
+    expires_at: float  # an answer, too, counts for no longer than this
+    agreed: tuple[str, ...] = ()  # who
+    denied_by: str = ""
+    reason: str = ""  # of the last who spoke
+    expired: bool = False  # nobody answered in time, and people were told so
+    consented: bool = False  # nobody answered in time, and the policy takes that for a yes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What one rail said."""
@@ -135,4 +157,7 @@ class Incident:
     resumed_step: int | None = None
     steps_lost: int | None = None
     acknowledged_by: str = ""
+    approval: Approval | None = None
+    feedback: Feedback | None = None
+    feedback_by: str = ""
     rejected_checkpoints: tuple[str, ...] = field(default=())  # sentences

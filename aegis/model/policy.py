@@ -9,8 +9,15 @@ class Mode(StrEnum):
 
     OBSERVE = "observe"  # record what it would have done
     NOTIFY = "notify"  # and tell people
-    APPROVE = "approve"  # and wait for a person, who acts by `aegis nodes drain`
+    APPROVE = "approve"  # and wait for a person: `aegis incidents approve`
     ENFORCE = "enforce"  # act
+
+
+class Unanswered(StrEnum):
+    """What becomes of a question that nobody has answered in time."""
+
+    HOLD = "hold"  # nothing is done; people are told once more
+    ACT = "act"  # silence is consent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +42,6 @@ class Policy:
     settle_seconds: float = 60.0  # a script that reports no steps counts as recovered after this
     fresh_seconds: float = 5.0  # an agent's word older than this is no reason to act
     event_ttl_seconds: float = 600.0  # an older fault is recorded, never acted on
+    approvals_needed: int = 1  # 2: two people must agree
+    approval_seconds: float = 3600.0  # for an answer, and how long it counts
+    approval_unanswered: Unanswered = Unanswered.HOLD

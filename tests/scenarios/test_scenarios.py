@@ -22,12 +22,15 @@ people (`!!`), and every job, node and incident that is not as it was. Each comm
     controller                            another controller takes over
     forget                                one takes over whose event log is empty
     cordon|uncordon|drain|return N REASON operators' verbs; `stop J REASON` ends a job
+    approve|deny|ack|remark|judge INCIDENT [by=alice] …   what people say; `judge I wrong`
+    pause|resume REASON                   all automation
     tell INCIDENT                         its story
     assignments N                         what the node would be answered now
 """
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,9 +42,10 @@ from aegis.model import event as ev
 from aegis.model import job as jb
 from aegis.model.action import Action, Assign
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
+from aegis.model.incident import Feedback
 from aegis.model.job import LauncherPhase as Phase
 from aegis.model.node import NodeReport, Sender
-from aegis.model.policy import Mode, Policy
+from aegis.model.policy import Mode, Policy, Unanswered
 from aegis.rules import RuleSet, parse
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
@@ -74,10 +78,12 @@ class Scenario:
 
     def do_policy(self, plain, named):
         values = {
-            name: int(value) if name.endswith(("_max", "_floor")) else float(value)
+            name: int(value) if name.endswith(("_max", "_floor", "_needed")) else float(value)
             for name, value in named.items()
-            if name != "job_mode"
+            if name not in ("job_mode", "approval_unanswered")
         }
+        if "approval_unanswered" in named:
+            values["approval_unanswered"] = Unanswered(named["approval_unanswered"])
         if "job_mode" in named:
             values["job_mode"] = Mode(named["job_mode"])
         quick = {"hold_down_seconds": 2.0, "gather_seconds": 30.0, "probation_seconds": 0.0}
@@ -336,6 +342,34 @@ class Scenario:
         name, *reason = plain
         event = ev.JobStopped(at=self.at, job=name, actor="alice", reason=" ".join(reason))
         return self._asked(event)
+
+    def do_approve(self, plain, named):
+        return self._say_to(ev.IncidentApproved, plain, named)
+
+    def do_deny(self, plain, named):
+        return self._say_to(ev.IncidentDenied, plain, named)
+
+    def do_ack(self, plain, named):
+        return self._say_to(ev.IncidentAcknowledged, plain, named)
+
+    def do_remark(self, plain, named):
+        return self._say_to(ev.IncidentNoted, plain, named)
+
+    def do_judge(self, plain, named):
+        name, feedback, *reason = plain
+        kind = partial(ev.IncidentJudged, feedback=Feedback(feedback))
+        return self._say_to(kind, [name, *reason], named)
+
+    def do_pause(self, plain, named):
+        return self._asked(ev.AutomationPaused(at=self.at, actor="alice", reason=" ".join(plain)))
+
+    def do_resume(self, plain, named):
+        return self._asked(ev.AutomationResumed(at=self.at, actor="alice", reason=" ".join(plain)))
+
+    def _say_to(self, kind, plain, named):
+        name, *reason = plain
+        actor = named.get("by", "alice")
+        return self._asked(kind(at=self.at, incident=name, actor=actor, reason=" ".join(reason)))
 
     def _verb(self, kind, plain):
         name, *reason = plain

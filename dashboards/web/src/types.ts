@@ -5,6 +5,17 @@ export interface Alternative {
   readonly reason: string;
 }
 
+export interface Approval {
+  readonly remedy: Remedy;
+  readonly asked_at: number;
+  readonly expires_at: number;
+  readonly agreed: readonly string[];
+  readonly denied_by: string;
+  readonly reason: string;
+  readonly expired: boolean;
+  readonly consented: boolean;
+}
+
 export interface Attempt {
   readonly generation: number;
   readonly nodes: readonly string[];
@@ -179,6 +190,11 @@ export type FaultClass =
   | "job.checkpoint.corrupt"
   | "job.checkpoint.stale";
 
+export type Feedback =
+  | "right"
+  | "wrong"
+  | "wrong_node";
+
 export type Health =
   | "healthy"
   | "unhealthy"
@@ -209,6 +225,9 @@ export interface Incident {
   readonly resumed_step: number | null;
   readonly steps_lost: number | null;
   readonly acknowledged_by: string;
+  readonly approval: Approval | null;
+  readonly feedback: Feedback | null;
+  readonly feedback_by: string;
   readonly rejected_checkpoints: readonly string[];
 }
 
@@ -243,6 +262,9 @@ export interface IncidentView {
   readonly resumed_step: number | null;
   readonly steps_lost: number | null;
   readonly acknowledged_by: string;
+  readonly approval: Approval | null;
+  readonly feedback: Feedback | null;
+  readonly feedback_by: string;
   readonly rejected_checkpoints: readonly string[];
   readonly seconds: Readonly<Record<string, number | null>>;
   readonly story: readonly string[];
@@ -405,6 +427,9 @@ export interface Policy {
   readonly settle_seconds: number;
   readonly fresh_seconds: number;
   readonly event_ttl_seconds: number;
+  readonly approvals_needed: number;
+  readonly approval_seconds: number;
+  readonly approval_unanswered: Unanswered;
 }
 
 export interface RankFailure {
@@ -485,6 +510,10 @@ export interface Summary {
   readonly version: string;
   readonly as_of: number;
 }
+
+export type Unanswered =
+  | "hold"
+  | "act";
 
 export interface Verdict {
   readonly rail: string;

@@ -1,0 +1,145 @@
+"""What people say: to an incident, to a question of Aegis, and to all of its automation.
+
+`refusal` is asked before the event is written to the log; `apply` then carries it out.
+"""
+
+from dataclasses import replace
+from typing import TypeAlias, assert_never
+
+from aegis.core.act import reconsider
+from aegis.core.approval import question
+from aegis.core.cluster import Cluster, Pause
+from aegis.core.incidents import note
+from aegis.model.action import Notify
+from aegis.model.event import (
+    AutomationPaused,
+    AutomationResumed,
+    IncidentAcknowledged,
+    IncidentApproved,
+    IncidentDenied,
+    IncidentJudged,
+    IncidentNoted,
+)
+from aegis.model.fault import Severity
+from aegis.model.incident import Approval, EntryKind, Feedback, Incident, IncidentState
+from aegis.rules import RuleSet
+
+Answer: TypeAlias = IncidentApproved | IncidentDenied
+Remark: TypeAlias = IncidentAcknowledged | IncidentNoted | IncidentJudged
+Said: TypeAlias = Answer | Remark | AutomationPaused | AutomationResumed
+
+
+def refusal(cluster: Cluster, event: Said) -> str | None:
+    """Why it is refused, and what to do instead; None when it may be logged."""
+    match event:
+        case AutomationPaused():
+            paused = cluster.paused
+            return f"{paused.actor} has paused it already: {paused.reason}" if paused else None
+        case AutomationResumed():
+            return None if cluster.paused else "nothing is paused"
+        case _:
+            incident = cluster.incidents.get(event.incident)
+            if incident is None:
+                return f"no incident is called {event.incident}: see `aegis incidents`"
+            return _refused(incident, event)
+
+
+def _refused(incident: Incident, event: Answer | Remark) -> str | None:
+    match event:
+        case IncidentApproved() | IncidentDenied():
+            if (asked := question(incident)) is None:
+                return f"{incident.id} asks for no approval: {incident.headline}"
+            if isinstance(event, IncidentApproved) and event.actor in asked.agreed:
+                return f"{event.actor} has agreed already: another person must agree too"
+            return None
+        case IncidentAcknowledged() if incident.state is IncidentState.CLOSED:
+            return f"{incident.id} is closed already: {incident.outcome}"
+        case _:
+            return None
+
+
+def apply(cluster: Cluster, rules: RuleSet, event: Said) -> None:
+    """Carry it out. What is no longer possible changes nothing."""
+    if refusal(cluster, event) is not None:
+        return
+    match event:
+        case AutomationPaused():
+            cluster.paused = Pause(at=cluster.now, actor=event.actor, reason=event.reason)
+            _tell(cluster, "automation.paused", f"{event.actor} paused all automation", event)
+        case AutomationResumed():
+            cluster.paused = None
+            _tell(cluster, "automation.resumed", f"{event.actor} resumed automation", event)
+            for incident in cluster.unresolved():
+                reconsider(cluster, rules, cluster.incidents[incident.id])
+        case IncidentApproved() | IncidentDenied():
+            _answer(cluster, event)
+            reconsider(cluster, rules, cluster.incidents[event.incident])
+        case _:
+            _remark(cluster, event)
+
+
+def _tell(
+    cluster: Cluster, kind: str, what: str, event: AutomationPaused | AutomationResumed
+) -> None:
+    text = f"{what}: {event.reason}"
+    cluster.notices.append(Notify(kind=kind, severity=Severity.WARNING, text=text))
+
+
+def _answer(cluster: Cluster, event: Answer) -> None:
+    incident = cluster.incidents[event.incident]
+    asked = question(incident)
+    if asked is None:
+        return
+    if isinstance(event, IncidentApproved):
+        text = f"{event.actor} agreed: {event.reason}"
+        answered = _agreed(cluster, asked, event)
+    else:
+        text = f"{event.actor} forbade it: {event.reason}"
+        answered = replace(
+            asked, agreed=(), denied_by=event.actor, reason=event.reason, consented=False
+        )
+    note(cluster, incident, EntryKind.HUMAN, text, approval=answered)
+
+
+def _agreed(cluster: Cluster, asked: Approval, event: IncidentApproved) -> Approval:
+    """Who agrees too late, or after a no, has asked the question anew."""
+    is_over = asked.expired or bool(asked.denied_by)
+    expires_at = cluster.now + cluster.policy.approval_seconds if is_over else asked.expires_at
+    return replace(
+        asked,
+        expires_at=expires_at,
+        agreed=(*asked.agreed, event.actor),
+        denied_by="",
+        reason=event.reason,
+        expired=False,
+    )
+
+
+_FEEDBACK = {
+    Feedback.RIGHT: "was right",
+    Feedback.WRONG: "was wrong",
+    Feedback.WRONG_NODE: "was about the wrong node",
+}
+
+
+def _remark(cluster: Cluster, event: Remark) -> None:
+    incident = cluster.incidents[event.incident]
+    match event:
+        case IncidentAcknowledged():
+            text = f"{event.actor} looks after it: {event.reason}"
+            note(cluster, incident, EntryKind.HUMAN, text, acknowledged_by=event.actor)
+        case IncidentNoted():
+            note(cluster, incident, EntryKind.HUMAN, f"{event.actor}: {event.reason}")
+        case IncidentJudged():
+            text = f"{event.actor} says that the decision {_FEEDBACK[event.feedback]}"
+            text += f": {event.reason}" if event.reason else ""
+            note(
+                cluster,
+                incident,
+                EntryKind.HUMAN,
+                text,
+                feedback=event.feedback,
+                feedback_by=event.actor,
+            )
+        case _:
+            assert_never(event)
