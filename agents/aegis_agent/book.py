@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
 from aegis.model.node import Device
+from aegis_agent.probes.clock import ControllerTime
 from aegis_agent.probes.subject import Judgement, Memory, Subject
 from aegis_agent.spool import Spool
 
@@ -29,6 +30,8 @@ class Book:
     boot_id: str
     spool: Spool
     urge: Callable[[], None]  # called when something must be told at once
+    training: bool | None = None  # ranks run on this node; None: it is not known yet
+    controller_time: ControllerTime | None = None  # the controller's newest answer, by its clock
     resetting: dict[str, float] = field(default_factory=dict)  # device: since when, node's clock
     _devices: dict[str, Device] = field(default_factory=dict)  # by name
     _counters: dict[tuple[str, str], tuple[tuple[str, int], ...]] = field(default_factory=dict)

@@ -8,11 +8,12 @@ import socket
 from collections.abc import Callable, Sequence
 
 import aegis
-from aegis.model.job import LauncherState
+from aegis.model.job import LauncherState, RankPhase
 from aegis.model.node import Health, NodeReport, Sender
 from aegis.wire import Answer, Report
 from aegis_agent.book import Book
 from aegis_agent.bridge import Bridge
+from aegis_agent.probes.clock import ControllerTime
 from aegis_agent.senses import all_senses
 from aegis_agent.senses.sense import Sense
 from aegis_agent.settings import Settings
@@ -33,6 +34,8 @@ class Agent:
         self._spool = spool
         self._sequence = 0
         self._status = ""
+        self._settled = False  # launchers that were connected before have had the time to return
+        self._asked = (0, 0.0)  # the newest report: its sequence, and when it was put together
         self._book = make_book(settings, spool, self._urge)
         self._senses = all_senses(settings, self._book)
         self._bridge = Bridge(
@@ -64,6 +67,7 @@ class Agent:
 
     async def _speak(self) -> None:
         await self._bridge.settle()
+        self._settled = True
         await self._uplink.run()
 
     async def _beat(self) -> None:
@@ -71,12 +75,18 @@ class Agent:
         pause = min(self._settings.poll_seconds, _BEAT_SECONDS_MAX)
         while True:
             now = host.now()
+            self._book.training = self._is_training()
             self._book.tick(now)
             for sense in self._senses:
                 sense.tick(now)
             self._bridge.expire()
             self._tell_systemd()
             await asyncio.sleep(pause)
+
+    def _is_training(self) -> bool | None:
+        ranks = [rank for launcher in self._bridge.states() for rank in launcher.ranks]
+        alive = any(rank.phase != RankPhase.EXITED for rank in ranks)
+        return alive if alive or self._settled else None
 
     def _tell_systemd(self) -> None:
         devices = self._book.devices()
@@ -102,11 +112,18 @@ class Agent:
 
     def _compose(self) -> Report:
         self._sequence += 1
-        return compose(
+        report = compose(
             self._settings, self._book, self._senses, self._bridge.states(), self._sequence
         )
+        self._asked = (self._sequence, report.sent_at)
+        return report
 
     def _heed(self, answer: Answer) -> None:
+        sequence, asked_at = self._asked
+        if answer.sequence == sequence:
+            self._book.controller_time = ControllerTime(
+                asked_at=asked_at, sent_at=answer.sent_at, heard_at=host.now()
+            )
         self._bridge.assign(answer.assignments)
         if self._spool.forget(answer.stored) and len(self._spool):
             self._uplink.urge()
