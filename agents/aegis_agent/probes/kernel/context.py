@@ -11,11 +11,11 @@ DETAIL_LENGTH_MAX = 200
 _DETAILS = tuple(
     (name, re.compile(pattern))
     for name, pattern in (
-        # PCIe: "device [1002:74a1] error status/mask=00000040/00002000", "   [ 6] BadTLP   (First)"
+        # Of PCIe, as in "device [1002:74a1] error status/mask=00000040/00002000" and "[ 6] BadTLP".
         ("errors", r": +\[ *\d+\] *(\w[\w -]*?) *(?:\(First\))?$"),
         ("status_mask", r"error status/mask=([0-9a-f]+/[0-9a-f]+)"),
         ("tlp_header", r"TLP Header: (.+)$"),
-        # APEI: "{359}[Hardware Error]:   section_type: PCIe error"
+        # Of APEI, as in "{359}[Hardware Error]:   section_type: PCIe error".
         ("event_severity", r"\[Hardware Error\]: *event severity: (.+)$"),
         ("section", r"\[Hardware Error\]: *section_type: (.+)$"),
         ("part", r"\[Hardware Error\]: *fru_text: (.+)$"),
@@ -24,14 +24,14 @@ _DETAILS = tuple(
         ("error", r"\[Hardware Error\]: *error_type: (.+)$"),
         ("address", r"\[Hardware Error\]: *physical_address: (0x[0-9a-f]+)"),
         ("place", r"\[Hardware Error\]: *(?:DIMM location: (?:not present\. )?)?(node: ?\d.+)$"),
-        # MCE: "[Hardware Error]: CPU:0 (17:31:0) MC15_STATUS[Over|CE|…]: 0xdc2040000000011b"
+        # Of MCE, as in "[Hardware Error]: CPU:0 (17:31:0) MC15_STATUS[Over|CE|…]: 0xdc20…011b".
         ("bank", r"\[Hardware Error\]: CPU:?.* (MC\d+)_STATUS|\[Hardware Error\]: .*Bank (\d+):"),
         ("status", r"\[Hardware Error\]: .*(?:_STATUS\[.*\]: |Bank \d+: )(?:0x)?([0-9a-f]+)"),
         ("address", r"\[Hardware Error\]: Error Addr: (0x[0-9a-f]+)"),
         ("ipid", r"\[Hardware Error\]: .*IPID: (0x[0-9a-f]+)"),
         ("syndrome", r"\[Hardware Error\]: .*Syndrome: (0x[0-9a-f]+)"),
         ("error", r"\[Hardware Error\]: .*(?:Ext\. Error Code: \d+, |Error Code: \d+, )(.+)$"),
-        # A page fault or a ring time-out: whose it was
+        # Of a page fault or a ring time-out, whose it was.
         ("process", r"[Pp]rocess (?!information)(\S+ pid \d+)"),
         ("fault_status", r"PROTECTION_FAULT_STATUS: ?(0x[0-9a-fA-F]+)"),
     )

@@ -6,30 +6,34 @@ from dataclasses import dataclass, field
 import pytest
 
 from aegis.model.fault import FaultClass as F
-from aegis.model.fault import Severity as S
+from aegis.model.fault import Severity
 from aegis_agent.probes.kernel.follow import Follow
 from aegis_agent.probes.kernel.line import Line
 
 MEANINGS = (
-    (r"GPU reset begin!", F.GPU_RESET_BEGIN, S.WARNING),
-    (r"MODE1 reset|trying to resume", F.GPU_RESET_PROGRESS, S.INFO),
-    (r"GPU reset\(\d+\) succeeded", F.GPU_RESET_SUCCEEDED, S.WARNING),
-    (r"GPU reset\(\d+\) failed", F.GPU_RESET_FAILED, S.FATAL),
-    (r"ring \S+ timeout", F.GPU_RING_TIMEOUT, S.ERROR),
-    (r"uncorrectable hardware errors .* in (?P<block>\w+) block", F.GPU_ECC_UNCORRECTABLE, S.ERROR),
-    (r"Accelerator Check Architecture|(?:ACA|aca entry)\[", F.GPU_RAS_RECORD, S.INFO),
-    (r"no-retry page fault|in page starting", F.GPU_VM_FAULT, S.WARNING),
-    (r"AER: Correctable error|severity=Corrected", F.PCIE_AER_CORRECTED, S.WARNING),
-    (r"event severity: fatal|type: fatal", F.HOST_APEI_FATAL, S.FATAL),
-    (r"event severity: corrected|type: corrected", F.HOST_APEI_CORRECTED, S.WARNING),
-    (r"Machine check events logged", F.HOST_MCE_CORRECTED, S.WARNING),
+    (r"GPU reset begin!", F.GPU_RESET_BEGIN, Severity.WARNING),
+    (r"MODE1 reset|trying to resume", F.GPU_RESET_PROGRESS, Severity.INFO),
+    (r"GPU reset\(\d+\) succeeded", F.GPU_RESET_SUCCEEDED, Severity.WARNING),
+    (r"GPU reset\(\d+\) failed", F.GPU_RESET_FAILED, Severity.FATAL),
+    (r"ring \S+ timeout", F.GPU_RING_TIMEOUT, Severity.ERROR),
+    (
+        r"uncorrectable hardware errors .* in (?P<block>\w+) block",
+        F.GPU_ECC_UNCORRECTABLE,
+        Severity.ERROR,
+    ),
+    (r"Accelerator Check Architecture|(?:ACA|aca entry)\[", F.GPU_RAS_RECORD, Severity.INFO),
+    (r"no-retry page fault|in page starting", F.GPU_VM_FAULT, Severity.WARNING),
+    (r"AER: Correctable error|severity=Corrected", F.PCIE_AER_CORRECTED, Severity.WARNING),
+    (r"event severity: fatal|type: fatal", F.HOST_APEI_FATAL, Severity.FATAL),
+    (r"event severity: corrected|type: corrected", F.HOST_APEI_CORRECTED, Severity.WARNING),
+    (r"Machine check events logged", F.HOST_MCE_CORRECTED, Severity.WARNING),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     fault_class: F
-    severity: S
+    severity: Severity
     device: str
     text: str
     details: dict = field(default_factory=dict)

@@ -166,10 +166,14 @@ def test_registers_become_one_record_with_its_field_id(log):
     assert (update.fault_class, update.severity) == (F.GPU_RAS_RECORD, Severity.INFO)
     assert (update.count, update.details["afid"], update.details["record"]) == (0, "24, 18", "7")
     assert update.evidence[:2] == (
-        "hardware error record 7, bank 01: UMC on-die ECC error, corrected (AFID 24); "
-        "STATUS=0x9c2040000000011b IPID=0x0000009600150f00 ADDR=0x0000000000001000",
-        "hardware error record 7, bank 02: XGMI PCS FlowCtrlAckErr, fatal (AFID 18); "
-        "STATUS=0xbe00000000020000 IPID=0x0000005000000000",
+        (
+            "hardware error record 7, bank 01: UMC on-die ECC error, corrected (AFID 24); "
+            "STATUS=0x9c2040000000011b IPID=0x0000009600150f00 ADDR=0x0000000000001000"
+        ),
+        (
+            "hardware error record 7, bank 02: XGMI PCS FlowCtrlAckErr, fatal (AFID 18); "
+            "STATUS=0xbe00000000020000 IPID=0x0000005000000000"
+        ),
     )
 
 
