@@ -12,11 +12,19 @@ examples:
   aegis incidents
   aegis incidents --state open
   aegis incidents show inc-000001
+  aegis incidents approve inc-000001 --reason "spare is warm"
+  aegis incidents feedback inc-000001 wrong-node --reason "it was the switch"
 """
+_VERBS = {
+    "approve": ("agree to what Aegis would do about it", "why; kept in the record", True),
+    "deny": ("forbid what Aegis would do about it", "why; kept in the record", True),
+    "ack": ("say that you look after it", "what you are about to do", False),
+    "note": ("add a line to its timeline", "the line", True),
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """List incidents, newest first; tell the story of one."""
+    """List incidents, newest first; tell the story of one; answer what it asks."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     _add_list_options(parser)
@@ -27,6 +35,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_options(shown, of_verb=True)
     shown.add_argument("incident")
     shown.set_defaults(run=guarded(run_show))
+    for name, (help_text, reason, is_needed) in _VERBS.items():
+        _add_verb(verbs, name, help_text).add_argument(
+            "--reason", required=is_needed, default="", help=reason
+        )
+    feedback = _add_verb(verbs, "feedback", "say whether the decision was right")
+    feedback.add_argument("feedback", choices=["right", "wrong", "wrong-node"])
+    feedback.add_argument("--reason", default="", help="what should have been done")
+
+
+def _add_verb(verbs: Any, name: str, help_text: str) -> argparse.ArgumentParser:
+    verb: argparse.ArgumentParser = verbs.add_parser(name, help=help_text, description=help_text)
+    add_options(verb, of_verb=True)
+    verb.add_argument("incident")
+    verb.set_defaults(run=guarded(run_verb), verb=name)
+    return verb
 
 
 def _add_list_options(parser: argparse.ArgumentParser, *, of_verb: bool = False) -> None:
@@ -86,4 +109,19 @@ def run_show(arguments: argparse.Namespace) -> int:
     for entry in incident["entries"]:
         after = entry["at"] - start
         print(f"  {show.moment(entry['at'])}  {after:+9.2f} s  {entry['kind']:<9} {entry['text']}")
+    return Exit.OK
+
+
+def run_verb(arguments: argparse.Namespace) -> int:
+    """Say something to an incident."""
+    body = {"reason": arguments.reason}
+    if arguments.verb == "feedback":
+        body["feedback"] = arguments.feedback.replace("-", "_")
+    path = f"/incidents/{part(arguments.incident)}:{arguments.verb}"
+    incident: dict[str, Any] = Client.of(arguments).post(path, body)
+    if arguments.output == "json":
+        show.as_json(incident)
+    else:
+        said = [entry for entry in incident["entries"] if entry["kind"] == "human"][-1]
+        print(f"{incident['id']}  {said['text']}\n{incident['headline']}")
     return Exit.OK

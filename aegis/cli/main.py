@@ -15,7 +15,18 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 GROUP = "aegis.commands"
-_ORDER = ("demo", "controller", "agent", "run", "status", "nodes", "jobs", "incidents")
+_ORDER = (
+    "demo",
+    "controller",
+    "agent",
+    "run",
+    "status",
+    "nodes",
+    "jobs",
+    "incidents",
+    "pause",
+    "resume",
+)
 _EXTRAS = {"controller": "controller", "agent": "agent", "run": "agent", "demo": "controller,agent"}
 _EPILOG = """\
 examples:

@@ -43,6 +43,8 @@ def _print(summary: dict[str, Any]) -> None:
             ("jobs", _counts(summary["jobs"])),
             ("open incidents", summary["open_incidents"]),
             ("mode", f"{policy['mode']} for nodes, {policy['job_mode']} for jobs"),
+            ("paused", _paused(summary["paused"])),
+            ("approvals", _approvals(summary["approvals_waiting"])),
             ("rules", summary["rules_digest"]),
             ("controller", f"{summary['version']}, epoch {summary['epoch']}"),
             ("hardware", "simulated" if summary["simulated"] else ""),
@@ -50,6 +52,16 @@ def _print(summary: dict[str, Any]) -> None:
     )
     if summary["open_incidents"]:
         print("\nnext: aegis incidents --state open")
+
+
+def _paused(paused: dict[str, Any] | None) -> str:
+    if paused is None:
+        return ""
+    return f"by {paused['actor']}, {show.ago(paused['at'])} ago: {paused['reason']}"
+
+
+def _approvals(waiting: int) -> str:
+    return f"{waiting} waiting: `aegis incidents approve ID`" if waiting else ""
 
 
 def _counts(counts: dict[str, int]) -> str:

@@ -110,4 +110,4 @@ def _key(report: NodeReport) -> _Key:
 def _plain(report: NodeReport) -> NodeReport:
     """The report without what changes each time and says nothing."""
     devices = tuple(replace(device, read_at=0.0) for device in report.devices)
-    return replace(report, sequence=0, devices=devices)
+    return replace(report, sequence=0, devices=devices, suppressed=())

@@ -45,6 +45,8 @@ _ALL = (
     ),
     _gauge("aegis_automation_mode", "scope mode", "1 for the mode in force: scope node or job."),
     _gauge("aegis_automation_held", "", "1 while Aegis acts on nothing after a broken promise."),
+    _gauge("aegis_automation_paused", "", "1 while a person has stopped all automation."),
+    _gauge("aegis_approvals_waiting", "", "Incidents that wait for a person to agree."),
     _gauge("aegis_fleet_silent", "", "1 while so much of the fleet is silent that it is held."),
     _gauge("aegis_rules_info", "digest", "Always 1; the digest of the rules in force."),
     _gauge("aegis_config_last_reload_successful", "", "0 when a reload was refused; 1 otherwise."),

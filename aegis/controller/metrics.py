@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from aegis.controller.metric_names import METRICS, Kind
 from aegis.controller.services import Services
+from aegis.core.approval import waiting_for_people
 from aegis.model.fault import FaultClass
 from aegis.model.incident import IncidentState
 from aegis.model.job import Job, JobState
@@ -92,6 +93,8 @@ class ClusterCollector(Collector):
         for scope, mode in (("node", cluster.policy.mode), ("job", cluster.policy.job_mode)):
             found.put_state("aegis_automation_mode", Mode(mode), scope)
         found.put("aegis_automation_held", bool(services.loop.held))
+        found.put("aegis_automation_paused", cluster.paused is not None)
+        found.put("aegis_approvals_waiting", len(waiting_for_people(cluster)))
         found.put("aegis_fleet_silent", cluster.silent_since is not None)
         found.put("aegis_rules_info", 1, services.loop.state.rules.digest)
         found.put("aegis_config_last_reload_successful", not services.reloads.error)

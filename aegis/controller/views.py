@@ -7,9 +7,10 @@ from enum import StrEnum
 
 from aegis.controller.services import Services
 from aegis.controller.tokens import Role, Token
-from aegis.core.cluster import Cluster
+from aegis.core.approval import waiting_for_people
+from aegis.core.cluster import Cluster, Pause
 from aegis.core.story import seconds, tell
-from aegis.model.incident import Incident
+from aegis.model.incident import Feedback, Incident
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
 from aegis.model.policy import Policy
@@ -70,6 +71,8 @@ class Summary:
     open_incidents: int
     policy: Policy
     held: str  # why Aegis acts on nothing; empty: it may act
+    paused: Pause | None  # by whom all automation was stopped
+    approvals_waiting: int  # incidents that wait for a person to agree
     event_log_full: str  # why nothing can be written; empty: it can
     silent_since: float | None  # much of the fleet fell silent at once
     simulated: bool  # some node's hardware is simulated
@@ -141,6 +144,22 @@ class Reason:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """Whether a decision was right, and why."""
+
+    feedback: Feedback
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Automation:
+    """Whether Aegis may act at all."""
+
+    paused: Pause | None
+    held: str  # why it acts on nothing after a broken promise; empty: it may
+
+
 def incident_view(incident: Incident) -> IncidentView:
     """The incident as its page shows it."""
     values = {field.name: getattr(incident, field.name) for field in fields(Incident)}
@@ -160,6 +179,8 @@ def summary(services: Services) -> Summary:
         open_incidents=len(cluster.open_incidents),
         policy=cluster.policy,
         held=loop.held,
+        paused=cluster.paused,
+        approvals_waiting=len(waiting_for_people(cluster)),
         event_log_full=loop.full,
         silent_since=cluster.silent_since,
         simulated=any(node.simulated for node in cluster.nodes.values()),
@@ -210,7 +231,12 @@ def _jobs_in_trouble(cluster: Cluster) -> str:
 
 
 def _wanting(cluster: Cluster) -> str:
-    """What is broken or out of service."""
+    """What is broken or out of service, or wants a person."""
+    if paused := cluster.paused:
+        return f"{paused.actor} paused all automation: {paused.reason}. Aegis only tells."
+    if waiting := waiting_for_people(cluster):
+        count = f"{len(waiting)} incidents wait" if len(waiting) > 1 else "1 incident waits"
+        return f"{count} for your approval; the newest: {waiting[-1].headline}"
     if open_now := cluster.unresolved():
         count = f"{len(open_now)} open incident{'s' if len(open_now) > 1 else ''}"
         return f"{count}; the newest: {open_now[-1].headline}"

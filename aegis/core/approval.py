@@ -47,6 +47,15 @@ def question(incident: Incident) -> Approval | None:
     return asked if asks and asked and asked.remedy is decision.remedy else None
 
 
+def waiting_for_people(cluster: Cluster) -> list[Incident]:
+    """The incidents that wait for somebody to agree, oldest first."""
+    return [
+        one
+        for one in cluster.unresolved()
+        if one.decisions and one.decisions[-1].result is DecisionResult.NEEDS_APPROVAL
+    ]
+
+
 def ask(cluster: Cluster, incident: Incident, remedy: Remedy) -> Incident:
     """Begin to wait for an answer."""
     asked, until = incident.approval, cluster.now + cluster.policy.approval_seconds

@@ -81,6 +81,8 @@ def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         devices=report.devices,
         conditions=report.conditions,
         events_dropped=report.events_dropped,
+        suppressed=report.suppressed,
+        sources=report.sources,
     )
     for launcher in report.launchers:
         node = _with_launcher(cluster, node, launcher, Sender.AGENT, report)

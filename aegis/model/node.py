@@ -11,7 +11,7 @@ The last move is an operator's: to return or to uncordon.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from aegis.model.fault import Condition
+from aegis.model.fault import Condition, FaultClass
 from aegis.model.job import LauncherState
 
 
@@ -58,6 +58,15 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressed:
+    """Faults of one class that did not come one by one, since the agent started."""
+
+    fault_class: FaultClass
+    merged: int = 0  # into the count of one like them
+    dropped: int = 0  # by a full spool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """A node's whole state, not a change: a lost report costs nothing, a repeated one does nothing.
 
@@ -78,6 +87,7 @@ class NodeReport:
     conditions: tuple[Condition, ...] = ()
     launchers: tuple[LauncherState, ...] = ()
     events_dropped: int = 0  # by the spool, since the agent started
+    suppressed: tuple[Suppressed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +130,6 @@ class Node:
     launchers: tuple[LauncherState, ...] = ()
     contacts: tuple[Contact, ...] = ()  # one for each of the launchers
     events_dropped: int = 0
+    suppressed: tuple[Suppressed, ...] = ()
+    sources: tuple[tuple[str, str], ...] = ()  # what reads the devices, or why nothing does
     taken_at: tuple[float, ...] = ()  # when Aegis took it out, for budgets and cooldown

@@ -1,17 +1,31 @@
-"""Incidents: the list, newest first, and each with its story."""
+"""Incidents: the list, newest first, each with its story, and what people say to them."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from aegis.controller.api.access import Here
+from aegis.controller.api.access import Here, Operator
+from aegis.controller.api.once import OnceRoute
 from aegis.controller.api.paging import Cursor, Limit, page
 from aegis.controller.problems import RESPONSES, not_found
-from aegis.controller.views import IncidentPage, IncidentView, incident_view
+from aegis.controller.services import Services
+from aegis.controller.tokens import Token
+from aegis.controller.views import IncidentPage, IncidentView, Opinion, Reason, incident_view
+from aegis.model.event import (
+    Event,
+    IncidentAcknowledged,
+    IncidentApproved,
+    IncidentDenied,
+    IncidentJudged,
+    IncidentNoted,
+)
 from aegis.model.incident import Incident, IncidentState
 
-router = APIRouter(tags=["incidents"], responses=RESPONSES)
+router = APIRouter(tags=["incidents"], responses=RESPONSES, route_class=OnceRoute)
+
+_Verb = Callable[..., Event]
 
 
 class Which(StrEnum):
@@ -51,6 +65,50 @@ async def list_incidents(
 @router.get("/incidents/{name}")
 async def show_incident(name: str, here: Here) -> IncidentView:
     """One incident: evidence, decisions, timeline, seconds by phase, and the story."""
+    return _view(here, name)
+
+
+@router.post("/incidents/{name}:approve")
+async def approve(name: str, body: Reason, here: Here, token: Operator) -> IncidentView:
+    """Agree to what Aegis would do about it."""
+    return await _say(here, name, IncidentApproved, token, body)
+
+
+@router.post("/incidents/{name}:deny")
+async def deny(name: str, body: Reason, here: Here, token: Operator) -> IncidentView:
+    """Forbid what Aegis would do about it."""
+    return await _say(here, name, IncidentDenied, token, body)
+
+
+@router.post("/incidents/{name}:ack")
+async def acknowledge(name: str, body: Reason, here: Here, token: Operator) -> IncidentView:
+    """Say that you look after it."""
+    return await _say(here, name, IncidentAcknowledged, token, body)
+
+
+@router.post("/incidents/{name}:note")
+async def add_note(name: str, body: Reason, here: Here, token: Operator) -> IncidentView:
+    """Add a line to its timeline."""
+    return await _say(here, name, IncidentNoted, token, body)
+
+
+@router.post("/incidents/{name}:feedback")
+async def give_feedback(name: str, body: Opinion, here: Here, token: Operator) -> IncidentView:
+    """Say whether the decision was right."""
+    return await _say(here, name, IncidentJudged, token, body, feedback=body.feedback)
+
+
+async def _say(
+    here: Services, name: str, verb: _Verb, token: Token, body: Reason | Opinion, **more: object
+) -> IncidentView:
+    _view(here, name)
+    await here.loop.command(
+        lambda at: verb(at=at, incident=name, actor=token.name, reason=body.reason, **more)
+    )
+    return _view(here, name)
+
+
+def _view(here: Services, name: str) -> IncidentView:
     incident = here.cluster.incidents.get(name)
     if incident is None:
         raise not_found("incident", name, [])

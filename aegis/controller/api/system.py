@@ -4,19 +4,23 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Response
 
-from aegis.controller.api.access import Admin, Here
+from aegis.controller.api.access import Admin, Here, Operator
 from aegis.controller.problems import RESPONSES, ProblemError, not_found
+from aegis.controller.services import Services
 from aegis.controller.tokens import Role
 from aegis.controller.views import (
+    Automation,
     Meta,
     MintedToken,
     PolicyView,
+    Reason,
     RulesView,
     Summary,
     TokenPage,
     TokenRequest,
     summary,
 )
+from aegis.model.event import AutomationPaused, AutomationResumed
 from aegis.wire import VERSION
 
 router = APIRouter(tags=["system"], responses=RESPONSES)
@@ -32,6 +36,34 @@ async def show_summary(here: Here) -> Summary:
 async def show_policy(here: Here) -> PolicyView:
     """The policy in force."""
     return PolicyView(policy=here.cluster.policy, held=here.loop.held)
+
+
+@router.get("/automation")
+async def show_automation(here: Here) -> Automation:
+    """Whether Aegis may act at all."""
+    return _automation(here)
+
+
+@router.post("/automation:pause")
+async def pause(body: Reason, here: Here, token: Operator) -> Automation:
+    """Stop all automation: what breaks is seen and told, and nothing is done."""
+    await here.loop.command(
+        lambda at: AutomationPaused(at=at, actor=token.name, reason=body.reason)
+    )
+    return _automation(here)
+
+
+@router.post("/automation:resume")
+async def resume(body: Reason, here: Here, token: Operator) -> Automation:
+    """Let Aegis act again, as far as the policy lets it."""
+    await here.loop.command(
+        lambda at: AutomationResumed(at=at, actor=token.name, reason=body.reason)
+    )
+    return _automation(here)
+
+
+def _automation(here: Services) -> Automation:
+    return Automation(paused=here.cluster.paused, held=here.loop.held)
 
 
 @router.get("/rules")

@@ -398,6 +398,12 @@ export type NodeState =
   | "probation"
   | "unknown";
 
+export interface Pause {
+  readonly at: number;
+  readonly actor: string;
+  readonly reason: string;
+}
+
 export interface Phases {
   readonly observed_at: number;
   readonly opened_at: number;
@@ -502,6 +508,8 @@ export interface Summary {
   readonly open_incidents: number;
   readonly policy: Policy;
   readonly held: string;
+  readonly paused: Pause | null;
+  readonly approvals_waiting: number;
   readonly event_log_full: string;
   readonly silent_since: number | null;
   readonly simulated: boolean;
