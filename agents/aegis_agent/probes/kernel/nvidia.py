@@ -10,11 +10,10 @@ All of them hold one of the `WORDS`, so a reader need not ask of any other line.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from aegis.model.fault import FaultClass, Severity
 from aegis_agent.probes.kernel import xid as catalogue
+from aegis_agent.probes.kernel.pattern import Finding
 from aegis_agent.probes.kernel.xid import Xid
 
 WORDS = ("NVRM", "nvidia")
@@ -24,7 +23,8 @@ _XID = re.compile(
     r"(\d{1,6})\b,?(.*)"
 )
 _SXID = re.compile(
-    r"(nvidia-nvswitch\d+)?:? ?SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), "
+    r"(nvidia-nvswitch\d+)?:? ?SXid \(PCI:([0-9a-fA-F]+(?::[0-9a-fA-F]+)+(?:\.[0-7])?)\): "
+    r"(\d{1,6}), "
     r"(?:(Fatal|Non-fatal), )?(?:Link (\d+))?(.*)"
 )
 _PROCESS = re.compile(r"\bpid='?(\d+)'?(?:, name=([^,<]+))?")
@@ -62,17 +62,7 @@ _SWITCH_NUMBERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a line of NVIDIA's driver says."""
-
-    fault_class: FaultClass
-    severity: Severity
-    device: str  # a PCI address, or nothing
-    details: Mapping[str, str]
-
-
-def read(text: str) -> Told | None:
+def read(text: str) -> Finding | None:
     """What the message says; None where it says nothing of a fault."""
     if "Xid" in text:
         if found := _XID.search(text):
@@ -82,11 +72,12 @@ def read(text: str) -> Told | None:
     for pattern, fault_class, action in _OTHERS:
         if pattern.search(text):
             address = _ADDRESS.search(text)
-            return Told(
+            return Finding(
                 fault_class=fault_class,
                 severity=Severity.FATAL,
                 device=pci_address(address[1]) if address else "",
                 details={"action": action},
+                text=text,
             )
     return None
 
@@ -104,7 +95,7 @@ def describe(number: int) -> Xid:
     return catalogue.XIDS.get(number, catalogue.UNKNOWN)
 
 
-def _read_xid(found: re.Match[str]) -> Told:
+def _read_xid(found: re.Match[str]) -> Finding:
     address, instance, number, rest = found[1], found[2], int(found[3]), found[4].strip()
     known = describe(number)
     severity, action = known.severity, known.action
@@ -125,15 +116,16 @@ def _read_xid(found: re.Match[str]) -> Told:
         details["recovery"] = wanted[1]
         action = catalogue.RECOVERY_ACTIONS.get(wanted[1].lower(), "RESET_GPU")
         severity = Severity.INFO if action == "IGNORE" else Severity.WARNING
-    return Told(
+    return Finding(
         fault_class=known.fault_class,
         severity=severity,
         device=pci_address(address) if address else "",
         details={**details, "action": action},
+        text=found.string,
     )
 
 
-def _read_sxid(found: re.Match[str]) -> Told:
+def _read_sxid(found: re.Match[str]) -> Finding:
     switch, address, number, fatality, link = found[1], found[2], int(found[3]), found[4], found[5]
     fault_class, severity, action = _switch_fault(number, fatality)
     details = {"sxid": str(number)}
@@ -141,11 +133,12 @@ def _read_sxid(found: re.Match[str]) -> Told:
         details["switch"] = switch
     if link:
         details["link"] = str(int(link))
-    return Told(
+    return Finding(
         fault_class=fault_class,
         severity=severity,
         device=pci_address(address),
         details={**details, "action": action},
+        text=found.string,
     )
 
 

@@ -29,7 +29,7 @@ FORMS = [
      "gpu.ecc.uncorrectable", "error", "0000:5d:00.0", {"action": "RESTART_APP"}),
     ("NVRM: Xid (PCI:0000:5d:00): 95, pid=77, name=pt_main_thread, Uncontained: LTC TAG. RST: Yes",
      "gpu.ecc.uncorrectable", "fatal", "0000:5d:00.0", {"action": "RESET_GPU"}),
-    ("NVRM: Xid (PCI:0003:00:00): 74, pid=1, name=<unknown>, NVLink: fatal error detected on link 14(0x0)",
+    ("NVRM: Xid (PCI:0003:00:00): 74, pid=1, NVLink: fatal error detected on link 14",
      "gpu.xgmi.error", "fatal", "0003:00:00.0", {"link": "14", "action": "WORKFLOW_NVLINK_ERR"}),
     ("NVRM: Xid (PCI:0019:01:00): 145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 12 (0x040988e2 0x8)",
      "gpu.xgmi.error", "warning", "0019:01:00.0", {"link": "12"}),
@@ -77,6 +77,9 @@ QUIET = [
     "nvidia-nvlink: Nvlink Core is being initialized, major device number 234",
     "nvidia_uvm: module uses symbols nvUvmInterface from proprietary module nvidia",
     "nvidia-modeset: Loading NVIDIA Kernel Mode Setting Driver for UNIX platforms  570.124.06",
+    "nvidia-nvswitch3: SXid (PCI:.): 1, Fatal",
+    "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): garbled, Fatal",
+    "NVRM: Xid (79): what is this",
     "NVRM: nvAssertOkFailedNoLog: Assertion failed: Requested object not found",
 ]
 
