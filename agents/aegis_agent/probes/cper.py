@@ -86,7 +86,12 @@ class _Section:
 
 def decode(data: bytes) -> tuple[CperRecord, ...]:
     """Every record in the bytes, and one for each stretch of bytes that is no record."""
-    return tuple(_decode(stretch) for stretch in _stretches(data))
+    return tuple(decode_one(stretch) for stretch in _stretches(data))
+
+
+def digest(data: bytes) -> str:
+    """By it a record is known again."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def _stretches(data: bytes) -> Iterator[bytes]:
@@ -120,20 +125,21 @@ def _next_header(data: bytes, place: int) -> int:
     return len(data)
 
 
-def _decode(data: bytes) -> CperRecord:
-    digest = hashlib.blake2b(data, digest_size=8).hexdigest()
+def decode_one(data: bytes) -> CperRecord:
+    """The bytes as one record, whatever they are."""
+    wrong = ""
     if data[:4] != SIGNATURE:
-        text = f"{len(data)} bytes begin with no CPER signature"
-        return CperRecord(findings=(_malformed(text),), digest=digest, length=len(data))
-    if len(data) < HEADER_BYTES:
-        text = f"the record is cut off within its header, after {len(data)} bytes"
-        return CperRecord(findings=(_malformed(text),), digest=digest, length=len(data))
+        wrong = f"{len(data)} bytes begin with no CPER signature"
+    elif len(data) < HEADER_BYTES:
+        wrong = f"the record is cut off within its header, after {len(data)} bytes"
+    if wrong:
+        return CperRecord(findings=(_malformed(wrong),), digest=digest(data), length=len(data))
     (_, _, end, count, severity, valid, length, when, platform, _, creator, notify, number, *_) = (
         _HEADER.unpack_from(data)
     )
     record = CperRecord(
         findings=(),
-        digest=digest,
+        digest=digest(data),
         length=len(data),
         record_id=_text(number),
         severity=_SEVERITIES.get(severity, f"unknown ({severity})"),

@@ -41,6 +41,7 @@ class Finding:
     address: int | None = None
     syndrome: int | None = None
     deferred: bool = False  # the section is flagged: lost data that nobody has used yet
+    count: int = 1  # of findings that are alike, where they are told as one
 
 
 def banks(body: bytes, *, threshold: bool, mi450: bool, boot: bool) -> Iterator[Finding]:

@@ -1,0 +1,143 @@
+"""A GPU's error records (CPER) through amdsmi, in the process that reads the GPU.
+
+The driver keeps them in a ring, oldest first, and the library numbers them by a cursor. When the
+ring is full each new record pushes one out and all numbers shift; when the driver is loaded anew
+they start at zero. So the last known record is read again each time: it must stand where it stood.
+
+Each record goes to the agent as one line, decoded: a record may be longer than a line may be.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aegis_agent.probes import cper
+from aegis_agent.probes.afid import Bank
+from aegis_agent.probes.cper import CperRecord
+from aegis_agent.probes.cper_records import TOLD_AGES, CperReading, age, fold
+from aegis_agent.probes.cper_sections import MALFORMED, Finding
+
+NO_PERMISSION, OUT_OF_RESOURCES, MORE_DATA = 10, 15, 39
+_ALL_SEVERITIES = 0b111
+_BUFFER_BYTES, _BUFFER_BYTES_MAX = 256 << 10, 4 << 20  # a record of many banks may be long
+_PAGES_MAX = 100  # in one look; a ring that is read for the first time may hold ten thousand
+_BACK = (1, 20, 400)  # so far back the last known record is looked for
+_FINDINGS_MAX = 6
+_TEXT_MAX = 160
+
+
+class CperRing:
+    """One GPU's ring, and how far it has been read.
+
+    `entries(mask, buffer_bytes, cursor)` and `afids(record)` are the library's calls: they answer
+    None when they fail. `status` gives the last failure of the first.
+    """
+
+    def __init__(
+        self,
+        entries: Callable[[int, int, int], Any],
+        afids: Callable[[bytes], Any],
+        status: Callable[[], int | None],
+    ) -> None:
+        self._entries = entries
+        self._afids = afids
+        self._status = status
+        self._cursor = 0
+        self._last = ""  # the digest of the newest record that was read
+
+    def look(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """What was found, in numbers, and a line for each record that may matter."""
+        now = time.time()
+        booted_at = now - time.clock_gettime(time.CLOCK_BOOTTIME)
+        found: Counter[str] = Counter()
+        lines = []
+        for raw in self._new():
+            record = cper.decode_one(raw)
+            known = age(record.at, now, booted_at)
+            found[known.value] += 1
+            if known in TOLD_AGES:
+                lines.append(self._line(record, raw, now, booted_at))
+        return dict(found), lines
+
+    def _new(self) -> list[bytes]:
+        """The records after the last known one; all of them where that is gone."""
+        for back in _BACK:
+            if not self._last or back > self._cursor:
+                break
+            read = self._from(self._cursor - back)
+            if read is None:
+                return []
+            digests = [cper.digest(raw) for raw in read[0]]
+            if self._last in digests:
+                known = len(digests) - digests[::-1].index(self._last)
+                return self._advance(read[0][known:], read[1])
+        read = self._from(0)
+        return [] if read is None else self._advance(*read)
+
+    def _advance(self, records: list[bytes], cursor: int) -> list[bytes]:
+        self._cursor = cursor
+        if records:
+            self._last = cper.digest(records[-1])
+        return records
+
+    def _from(self, cursor: int) -> tuple[list[bytes], int] | None:
+        """The records from there on, and where they end; None when nothing can be read."""
+        records: list[bytes] = []
+        size = _BUFFER_BYTES
+        for page_number in range(_PAGES_MAX):
+            answer = self._entries(_ALL_SEVERITIES, size, cursor)
+            if answer is None and self._status() == OUT_OF_RESOURCES and size < _BUFFER_BYTES_MAX:
+                size = _BUFFER_BYTES_MAX
+                answer = self._entries(_ALL_SEVERITIES, size, cursor)
+            if answer is None:
+                return (records, cursor) if page_number else None
+            _, following, page, status = answer
+            # The wrapper gives bytes as signed numbers, and takes them unsigned only.
+            records += [bytes(byte & 0xFF for byte in entry["bytes"]) for entry in page]
+            stuck, cursor = following == cursor, following
+            if status != MORE_DATA or stuck:
+                break
+        return records, cursor
+
+    def _line(self, record: CperRecord, raw: bytes, now: float, booted_at: float) -> dict[str, Any]:
+        # What we cannot read ourselves is not given to a library that may stumble over it.
+        malformed = any(finding.afid == MALFORMED for finding in record.findings)
+        answer = None if malformed else self._afids(raw)
+        library = list(answer[0]) if answer else []
+        folded, note = fold(record, library)
+        return {"read_at": now, "booted_at": booted_at, "note": note, "record": _told(folded)}
+
+
+def reading(line: dict[str, Any]) -> CperReading:
+    """The line, as the agent's probe wants it."""
+    told = line["record"]
+    findings = tuple(_finding(values) for values in told["findings"])
+    record = CperRecord(**{**told, "findings": findings})
+    return CperReading(
+        at=line["read_at"], booted_at=line["booted_at"], record=record, note=line["note"]
+    )
+
+
+def _told(record: CperRecord) -> dict[str, Any]:
+    findings = [
+        (
+            finding.afid,
+            finding.text[:_TEXT_MAX],
+            finding.bank and (finding.bank.status, finding.bank.ipid),
+            finding.address,
+            finding.syndrome,
+            finding.count,
+        )
+        for finding in record.findings[:_FINDINGS_MAX]
+    ]
+    fields = {name: getattr(record, name) for name in CperRecord.__slots__}
+    return {**fields, "findings": findings}
+
+
+def _finding(values: Sequence[Any]) -> Finding:
+    afid, text, bank, address, syndrome, count = values
+    registers = Bank(status=bank[0], ipid=bank[1]) if bank else None
+    return Finding(
+        afid=afid, text=text, bank=registers, address=address, syndrome=syndrome, count=count
+    )
