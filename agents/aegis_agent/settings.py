@@ -28,6 +28,10 @@ class Settings:
     fabric: tuple[str, ...]
     poll_seconds: float
     labels: tuple[tuple[str, str], ...]
+    proc_root: Path = Path("/proc")
+    disk_paths: tuple[Path, ...] = (Path("/"),)  # beside the state folder, which is always watched
+    disk_full_percent: float = 95.0
+    clock_skew_seconds: float = 1.0  # allowed between this node's clock and the controller's
 
 
 def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings:
@@ -45,6 +49,10 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
         fabric=tuple(chosen.get("fabric") or ()),
         poll_seconds=chosen.get("poll_seconds") or 1.0,
         labels=tuple(sorted((chosen.get("labels") or {}).items())),
+        proc_root=chosen.get("proc_root") or Path("/proc"),
+        disk_paths=tuple(chosen.get("disk_paths", [Path("/")])),
+        disk_full_percent=chosen.get("disk_full_percent") or 95.0,
+        clock_skew_seconds=chosen.get("clock_skew_seconds") or 1.0,
     )
 
 
@@ -113,6 +121,26 @@ def _path(value: object) -> Path:
     return Path(value)
 
 
+def _paths(value: object) -> list[Path]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+        raise ValueError("a list of folders such as [/, /shared/checkpoints]")
+    return [Path(one) for one in value]
+
+
+def _number(value: object, least: float, most: float, words: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(words)
+    return float(value)
+
+
+def _percent(value: object) -> float:
+    return _number(value, 50, 100, "between 50 and 100 percent")
+
+
+def _skew(value: object) -> float:
+    return _number(value, 0.05, 3600, "between 0.05 and 3600 seconds")
+
+
 def _interfaces(value: object) -> list[str]:
     if isinstance(value, str):
         return parse_fabric(value)
@@ -137,6 +165,10 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "fabric": _interfaces,
     "poll_seconds": parse_seconds,
     "labels": _labels,
+    "proc_root": _path,
+    "disk_paths": _paths,
+    "disk_full_percent": _percent,
+    "clock_skew_seconds": _skew,
 }
 
 

@@ -3,7 +3,7 @@
 A device reports the errors that it saw. What an endpoint sends badly is counted by the port above
 it, so ports are read too, and what they count is told of the device behind them.
 
-    corrected   told by bursts: a warning once there are many in an hour, else information
+    corrected   the first is told at once, a burst after it folded, with its rate over the days
     nonfatal    told one by one
     fatal       told one by one
     fewer       counters began anew: the device was removed and found again
@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
-from aegis_agent.probes import burst
+from aegis_agent.probes import burst, trend
 from aegis_agent.probes.burst import Burst
 from aegis_agent.probes.subject import Judgement, Subject
+from aegis_agent.probes.trend import Trend
 
 GONE_SAMPLES = 3
-CORRECTED_PER_HOUR_MAX = 100
 _TOTAL = "TOTAL_ERR"
 _KINDS: Mapping[str, tuple[FaultClass, Severity]] = {
     "fatal": (FaultClass.PCIE_AER_FATAL, Severity.FATAL),
@@ -51,6 +51,7 @@ class FunctionMemory:
     used: bool = False  # the same
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     corrected: Burst = field(default_factory=Burst)
+    trend: Trend = field(default_factory=Trend)  # of corrected errors, over boots
     seen: bool = False
     absent_samples: int = 0  # in a row
     gone_at: float = 0.0
@@ -75,7 +76,7 @@ def observe(
 ) -> Judgement[FunctionMemory]:
     """Judge one sample."""
     if memory.boot_id != subject.boot_id:
-        memory = FunctionMemory(boot_id=subject.boot_id)
+        memory = FunctionMemory(boot_id=subject.boot_id, trend=memory.trend)
     memory = replace(memory, device=subject.device, used=seat.used)
     if not sample.present:
         return _absent(subject, memory, sample, seat)
@@ -99,8 +100,9 @@ def _errors(
             continue
         risen, bits = _risen(before, after)
         if kind == "correctable":
+            noted = trend.note(memory.trend, sample.at, {kind: risen})
             corrected, risen = burst.add(memory.corrected, sample.at, risen)
-            memory = replace(memory, corrected=corrected)
+            memory = replace(memory, corrected=corrected, trend=noted)
         if risen:
             rise = _Rise(kind=kind, count=risen, bits=bits, total=total(after))
             faults.append(_fault(subject, memory, sample, rise, seat))
@@ -120,10 +122,9 @@ def _fault(
     subject: Subject, memory: FunctionMemory, sample: FunctionSample, rise: _Rise, seat: Seat
 ) -> Fault:
     fault_class, severity = _KINDS[rise.kind]
-    if rise.kind == "correctable":
-        hourly = burst.within(memory.corrected, sample.at, 1)
-        severity = Severity.WARNING if hourly > CORRECTED_PER_HOUR_MAX else Severity.INFO
     evidence = _evidence(sample, rise, seat)
+    if rise.kind == "correctable" and (rate := trend.rate(memory.trend, [rise.kind], sample.at)):
+        evidence = replace(evidence, text=f"{evidence.text}; {trend.told(rate)}")
     fault = subject.fault(
         fault_class, seat.severity(severity), sample.at, evidence, count=rise.count
     )
