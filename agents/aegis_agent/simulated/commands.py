@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from aegis_agent.simulated import devices
+from aegis_agent.simulated import cper, devices
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
@@ -14,6 +14,7 @@ def add_gpu_commands(commands: Commands) -> None:
     """What happens to one GPU."""
     _add_error_commands(commands)
     _add_sensor_commands(commands)
+    _add_cper_command(commands)
     command = add(commands, "process", "let a process hold a GPU; without NAME it lets go")
     command.add_argument("pid", type=int, metavar="PID")
     command.add_argument("name", metavar="NAME", nargs="?")
@@ -43,6 +44,22 @@ def _add_error_commands(commands: Commands) -> None:
     command = add(commands, "page", "retire a memory page")
     command.add_argument("address", type=lambda text: int(text, 0), metavar="ADDRESS")
     _do(command, lambda c: devices.add_bad_page(c.folder, c.gpu, c.address))
+
+
+def _add_cper_command(commands: Commands) -> None:
+    command = add(commands, "cper", "write an error record (CPER) into a GPU's ring")
+    command.add_argument("kind", choices=(*cper.KINDS, cper.GARBAGE))
+    command.add_argument("--age", type=float, default=0.0, metavar="SECONDS", help="how old it is")
+    command.add_argument(
+        "--afids",
+        type=lambda text: [] if text == "none" else [int(word) for word in text.split(",")],
+        metavar="N,N|none",
+        help="what the library says it decodes to, true or not (default: what it is)",
+    )
+    _do(
+        command,
+        lambda c: cper.inject(c.folder, c.gpu, c.kind, age_seconds=c.age, afids=c.afids),
+    )
 
 
 def _add_sensor_commands(commands: Commands) -> None:

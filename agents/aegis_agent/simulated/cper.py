@@ -162,7 +162,12 @@ GARBAGE = "garbage"
 
 
 def inject(
-    folder: Path, gpu: int, kind: str, *, age_seconds: float = 0.0, afids: Sequence[int] | None
+    folder: Path,
+    gpu: int,
+    kind: str,
+    *,
+    age_seconds: float = 0.0,
+    afids: Sequence[int] | None = None,
 ) -> bytes:
     """Append a record to the GPU's ring; `afids` is what the library will say of it."""
     place = folder / f"gpu{gpu}"

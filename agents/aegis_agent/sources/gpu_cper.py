@@ -101,10 +101,10 @@ class CperRing:
         return records, cursor
 
     def _line(self, record: CperRecord, raw: bytes, now: float, booted_at: float) -> dict[str, Any]:
-        # What we cannot read ourselves is not given to a library that may stumble over it.
-        malformed = any(finding.afid == MALFORMED for finding in record.findings)
-        answer = None if malformed else self._afids(raw)
-        library = list(answer[0]) if answer else []
+        library: Sequence[int] = record.afids
+        if MALFORMED not in record.afids:  # a library may stumble over what we cannot read
+            answer = self._afids(raw)
+            library = list(answer[0]) if answer else []
         folded, note = fold(record, library)
         return {"read_at": now, "booted_at": booted_at, "note": note, "record": _told(folded)}
 

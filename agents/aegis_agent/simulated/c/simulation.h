@@ -16,6 +16,8 @@
  *     gpuN/xgmi_error         0, 1 or 2
  *     gpuN/xgmi_links         a letter per link: U up, D down, X disabled
  *     gpuN/processes          lines "PID NAME VRAM_BYTES"
+ *     gpuN/cper               error records back to back, and a byte of zero
+ *     cper_afids              lines "RECORD_ID AFID…": what the library says of a record
  *     gpuN/lost               "1": live reads fail as they do for a GPU that fell off the bus
  *
  * Every call reads the files anew, so whoever changes one injects a fault at once. Writers rename
