@@ -170,6 +170,18 @@ function ModeBanner({ summary }: { summary: Summary }) {
       </p>
     );
   }
+  if (summary.paused) {
+    return (
+      <p class="banner banner-held">
+        <Icon name="warning" />
+        <span>
+          <strong>{summary.paused.actor} paused all automation</strong>{" "}
+          <Time at={summary.paused.at} />: {sentence(summary.paused.reason)} Aegis sees and tells,
+          and does nothing until <code>aegis resume --reason "…"</code>.
+        </span>
+      </p>
+    );
+  }
   const { mode, job_mode } = summary.policy;
   if (mode === "enforce") return null;
   return (

@@ -92,3 +92,17 @@ test("what a mode holds back names the command that does it by hand", () => {
   expect(found).toHaveLength(1);
   expect(found[0]?.command).toBe('aegis nodes drain n1 --reason "inc-1"');
 });
+
+test("what waits for a person says how to agree, and who has", () => {
+  const decisions = [{ result: "needs_approval", remedy: "drain_now" }];
+  const approval = { agreed: ["alice"], expired: false };
+  const asked = incident({
+    id: "inc-000001",
+    state: "open",
+    decisions,
+    approval,
+  } as unknown as Partial<Incident>);
+  const [next] = nextOf(asked, undefined);
+  expect(next?.text).toBe("alice agreed; one more must. Aegis waits for a person to agree:");
+  expect(next?.command).toBe('aegis incidents approve inc-000001 --reason "…"');
+});

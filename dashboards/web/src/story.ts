@@ -81,6 +81,13 @@ function ofIncident(incident: Incident): Next | undefined {
 function ofOpen(incident: Incident): Next {
   const decision = latest(incident);
   if (!decision) return { text: "Not yet decided." };
+  if (decision.result === "needs_approval") {
+    return {
+      text: asked(incident),
+      command: `aegis incidents approve ${incident.id} --reason "…"`,
+      commandFor: `approve ${incident.id}`,
+    };
+  }
   const drains = decision.remedy === "drain_now" || decision.remedy === "drain_saving";
   const acts = decision.clears_when ? ` It acts once ${decision.clears_when}.` : "";
   if (!drains || !incident.node) {
@@ -90,10 +97,14 @@ function ofOpen(incident: Incident): Next {
     command: `aegis nodes drain ${incident.node} --reason "${incident.id}"`,
     commandFor: `drain ${incident.node}`,
   };
-  if (decision.result === "needs_approval") {
-    return { text: `Aegis waits for a person to agree. This takes the node out:`, ...command };
-  }
   return { text: `Aegis leaves the node alone.${acts} To take it out by hand:`, ...command };
+}
+
+function asked({ approval }: Incident): string {
+  if (!approval) return "Aegis waits for a person to agree.";
+  if (approval.expired) return "Nobody has agreed in time, so nothing is done. It may still be:";
+  const given = approval.agreed.length ? `${listed(approval.agreed)} agreed; one more must. ` : "";
+  return `${given}Aegis waits for a person to agree:`;
 }
 
 function ofNode(node: Node, closed: boolean): Next | undefined {

@@ -72,6 +72,7 @@ export const MODES: Record<Mode, string> = {
 
 const RAILS: Readonly<Record<string, string>> = {
   mode: "Mode",
+  pause: "Not paused",
   fleet: "Fleet is heard",
   ttl: "Fault is still true",
   hold: "No other holder",

@@ -173,6 +173,7 @@ function Sample({ health, round = 2.5 }: { health: Health; round?: number }) {
     identity: "",
     read_at: 0,
     counters: [],
+    used: true,
   };
   return (
     <svg width={CELL} height={CELL} viewBox={`0 0 ${CELL} ${CELL}`} aria-hidden="true">
