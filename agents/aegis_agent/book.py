@@ -32,6 +32,7 @@ class Book:
     urge: Callable[[], None]  # called when something must be told at once
     training: bool | None = None  # ranks run on this node; None: it is not known yet
     controller_time: ControllerTime | None = None  # the controller's newest answer, by its clock
+    checkpoint_folders: tuple[str, ...] = ()  # of the jobs that have a launcher here
     resetting: dict[str, float] = field(default_factory=dict)  # device: since when, node's clock
     _devices: dict[str, Device] = field(default_factory=dict)  # by name
     _counters: dict[tuple[str, str], tuple[tuple[str, int], ...]] = field(default_factory=dict)
@@ -130,9 +131,8 @@ class Book:
             replace(fault, severity=self._severity(fault.device, fault.severity))
             for fault in faults
         ]
-        if faults or memory:
-            self.spool.append(faults, memory or {})
-        for fault in faults:
+        alone = self.spool.append(faults, memory or {}) if faults or memory else []
+        for fault in alone:
             _log.warning(
                 "A fault was seen.",
                 extra={

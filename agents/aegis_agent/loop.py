@@ -48,12 +48,14 @@ class Agent:
             node=settings.node,
             token_file=settings.token_file,
             compose=self._compose,
+            ready=spool.settled,
             heed=self._heed,
         )
 
     async def run(self) -> None:
         """Until cancelled."""
         await self._bridge.open()
+        self._spool.start()
         try:
             notify("READY=1")
             async with asyncio.TaskGroup() as tasks:
@@ -75,7 +77,7 @@ class Agent:
         pause = min(self._settings.poll_seconds, _BEAT_SECONDS_MAX)
         while True:
             now = host.now()
-            self._book.training = self._is_training()
+            self._look_at_launchers()
             self._book.tick(now)
             for sense in self._senses:
                 sense.tick(now)
@@ -83,10 +85,15 @@ class Agent:
             self._tell_systemd()
             await asyncio.sleep(pause)
 
-    def _is_training(self) -> bool | None:
-        ranks = [rank for launcher in self._bridge.states() for rank in launcher.ranks]
-        alive = any(rank.phase != RankPhase.EXITED for rank in ranks)
-        return alive if alive or self._settled else None
+    def _look_at_launchers(self) -> None:
+        """What senses may want to know of the jobs here."""
+        states = self._bridge.states()
+        training = any(
+            rank.phase != RankPhase.EXITED for launcher in states for rank in launcher.ranks
+        )
+        self._book.training = training if training or self._settled else None
+        folders = {launcher.spec.checkpoint_folder for launcher in states} - {""}
+        self._book.checkpoint_folders = tuple(sorted(folders))
 
     def _tell_systemd(self) -> None:
         devices = self._book.devices()
@@ -156,6 +163,7 @@ def compose(
         conditions=book.conditions(),
         launchers=launchers,
         events_dropped=book.spool.dropped,
+        suppressed=book.spool.suppressed(),
     )
     return Report(
         sent_at=host.now(),

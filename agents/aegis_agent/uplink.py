@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from aegis_agent.stream import DENIED, TokenError, open_stream
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
+_GAP_SECONDS = 0.01  # between two reports: what happens within it is told together
 _PAUSE_SECONDS_MIN = 0.2
 _PAUSE_SECONDS_MAX = 10.0
 _LOST = "The connection to the controller was lost."
@@ -36,6 +37,7 @@ class Uplink:
     node: str
     token_file: Path | None
     compose: Callable[[], Report]
+    ready: Callable[[], Awaitable[None]]  # what a report tells is safe to be told
     heed: Callable[[Answer], None]
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     connected: bool = False
@@ -72,8 +74,10 @@ class Uplink:
         listening = asyncio.create_task(self._listen(connection))
         try:
             while not listening.done():
+                await self.ready()
                 self._urgent.clear()
                 await connection.send(encode(self.compose()))
+                await asyncio.sleep(_GAP_SECONDS)
                 urged = asyncio.create_task(self._urgent.wait())
                 await asyncio.wait(
                     [listening, urged],

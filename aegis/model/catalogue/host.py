@@ -1,13 +1,12 @@
 """The host: processor, memory, disk, clock, and the site's own checks."""
 
-from aegis.model.catalogue.entry import Entry
+from aegis.model.catalogue.entry import Entry, Reference
 from aegis.model.catalogue.sources import (
     APEI,
     CGROUPS,
     HWPOISON,
     RAS,
     WATCHDOGS,
-    Reference,
     kernel_page,
     linux,
 )

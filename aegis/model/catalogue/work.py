@@ -1,7 +1,7 @@
 """Nodes as a whole, and the job's own ranks."""
 
-from aegis.model.catalogue.entry import Entry
-from aegis.model.catalogue.sources import CGROUPS, ELASTIC, LLAMA, RELIABILITY, Reference
+from aegis.model.catalogue.entry import Entry, Reference
+from aegis.model.catalogue.sources import CGROUPS, ELASTIC, LLAMA, RELIABILITY
 from aegis.model.fault import FaultClass, Severity
 
 _JOB = "one job"

@@ -1,17 +1,20 @@
 """The spool: nothing important is lost, whatever happens to the process or the disk."""
 
+import asyncio
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from aegis.model.fault import Fault, FaultClass, Severity
-from aegis_agent import spool as module
 from aegis_agent.spool import Spool, SpoolBusyError
+from aegis_agent.spool import spool as module
+from aegis_agent.spool.disk import Disk
 
 
 def fault(kind=FaultClass.GPU_ECC_UNCORRECTABLE, severity=Severity.ERROR, device="gpu0"):
@@ -220,3 +223,181 @@ def test_the_spool_can_be_read_by_hand(path):
     tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     assert {name for (name,) in tables} == {"spool", "fault", "memory"}
     database.close()
+
+
+# with the thread that writes
+
+
+class Hanging:
+    """A disk whose writes hang until they are let go."""
+
+    def __init__(self, monkeypatch):
+        self.asked = threading.Event()
+        self._go = threading.Event()
+        write = Disk.write
+
+        def hang(disk, change):
+            self.asked.set()
+            assert self._go.wait(60)
+            return write(disk, change)
+
+        monkeypatch.setattr(Disk, "write", hang)
+
+    def let_go(self):
+        self._go.set()
+
+
+def test_what_is_settled_is_on_disk(path):
+    """A report that waited for it tells nothing that a crash could make it tell twice."""
+
+    async def story():
+        spool = Spool(path)
+        spool.start()
+        for number in range(100):
+            spool.append([fault(device=f"gpu{number}")], {"count": str(number)})
+        await spool.settled(60)
+        on_disk = sqlite3.connect(path).execute("SELECT count(*) FROM fault").fetchone()
+        spool.close()
+        return on_disk
+
+    assert asyncio.run(story()) == (100,)
+
+
+def test_many_changes_are_one_write(path, monkeypatch):
+    """While the disk is busy, changes gather; what came and went meanwhile is never written."""
+    hanging = Hanging(monkeypatch)
+
+    async def story():
+        spool = Spool(path)
+        spool.start()
+        spool.append([fault(device="first")], {})
+        assert hanging.asked.wait(60)
+        changes = []
+        write = Disk.write
+        monkeypatch.setattr(
+            Disk, "write", lambda disk, one: changes.append(one) or write(disk, one)
+        )
+        for number in range(50):
+            spool.append([fault(device=f"gpu{number}")], {"count": str(number)})
+        spool.forget(spool.pending(10)[-1].number)
+        hanging.let_go()
+        await spool.settled(60)
+        spool.close()
+        return changes
+
+    (change,) = asyncio.run(story())
+    assert len(change.faults) == 41
+    assert change.memory == {"count": "49"}
+
+
+def test_a_disk_that_hangs_keeps_no_fault_from_being_told(path, monkeypatch):
+    """The report waits a moment and goes; the loop is never held; nothing is lost by it."""
+    hanging = Hanging(monkeypatch)
+
+    async def story():
+        spool = Spool(path)
+        spool.start()
+        for number in range(30_000):
+            spool.append([correctable(f"gpu{number % 8}")], {"count": str(number)})
+            if number % 1000 == 0:
+                spool.forget(spool.pending(200)[-1].number)
+        await spool.settled(0.01)
+        assert hanging.asked.wait(60)
+        waiting = spool.pending(200)
+        assert 0 < len(waiting) <= 16
+        hanging.let_go()
+        await spool.settled(60)
+        spool.close()
+        return [one.number for one in waiting]
+
+    told = asyncio.run(story())
+    again = Spool(path)
+    assert [one.number for one in again.pending(200)] == told
+    assert again.recall() == {"count": "29999"}
+    again.close()
+
+
+def test_a_full_disk_stops_nothing_in_the_thread_either(tiny_disk, monkeypatch):
+    """Trouble is told from the thread, and with room again all is on disk."""
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.0)
+    path = tiny_disk / "spool.sqlite"
+
+    async def until(spool, done):
+        async with asyncio.timeout(60):
+            while not done():
+                spool.retry()
+                await asyncio.sleep(0.01)
+
+    async def story():
+        spool = Spool(path)
+        spool.start()
+        spool.append([fault(device="gpu0")], {"gpu a": "1"})
+        await spool.settled(60)
+        ballast = fill(tiny_disk)
+        for number in range(1, 40):
+            spool.append([fault(device=f"gpu{number}")], {"gpu a": str(number)})
+        await until(spool, lambda: spool.trouble)
+        assert len(spool) == 40
+        ballast.unlink()
+        await until(spool, lambda: not spool.trouble)
+        spool.close()
+
+    asyncio.run(story())
+    again = Spool(path)
+    assert (len(again), again.recall()) == (40, {"gpu a": "39"})
+    again.close()
+
+
+def test_closing_writes_what_is_left(path):
+    """Also what was appended after the loop has ended."""
+
+    async def story():
+        spool = Spool(path)
+        spool.start()
+        spool.append([fault(device="gpu0")], {"count": "1"})
+        return spool
+
+    spool = asyncio.run(story())
+    spool.append([fault(device="gpu1")], {"count": "2"})
+    spool.close()
+    again = Spool(path)
+    assert devices(again) == ["gpu0", "gpu1"]
+    assert again.recall() == {"count": "2"}
+    again.close()
+
+
+KILLED_IN_A_STORM = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from aegis.model.fault import Fault, FaultClass, Severity
+from aegis_agent.spool import Spool
+
+async def storm():
+    spool = Spool(Path(sys.argv[1]))
+    spool.start()
+    for number in range(100_000):
+        fault = Fault(fault_class=FaultClass.GPU_ECC_CORRECTABLE, severity=Severity.INFO,
+                      node="n1", device="gpu0", observed_at=1.0)
+        spool.append([fault], {"count": str(number + 1)})
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+        if number == 50_000:
+            await spool.settled(60)
+        if number == 70_000:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(storm())
+"""
+
+
+def test_fault_and_counter_agree_after_a_kill_in_a_storm(path):
+    """They are one transaction, whatever was merged and whenever it was written."""
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_IN_A_STORM, path], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    spool = Spool(path)
+    counted = sum(one.fault.count for one in spool.pending(100))
+    assert counted >= 50_000
+    assert spool.recall() == {"count": str(counted)}
+    spool.close()
