@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from aegis_agent.simulated import devices, network
+from aegis_agent.simulated import devices, network, nvidia
 from aegis_agent.simulated.abi import AmdsmiMissingError
 from aegis_agent.simulated.commands import add, add_gpu_commands, add_library_commands
 from aegis_agent.simulated.library import CompilerError, build
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=lambda chosen: devices.init(chosen.folder, chosen.gpus))
     add_gpu_commands(commands)
     add_library_commands(commands)
+    nvidia.add_commands(commands)
 
     command = commands.add_parser("net", help="a network port's sysfs tree, for --sys-root DIR")
     command.add_argument("verb", choices=_NET)

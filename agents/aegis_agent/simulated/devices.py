@@ -38,18 +38,18 @@ def init(folder: Path, gpus: int = 8) -> None:
     for index in range(gpus):
         gpu = folder / f"gpu{index}"
         for name, text in _identity(index).items():
-            _put(gpu / name, text)
+            put(gpu / name, text)
         for block in _BLOCKS:
-            _put(gpu / "ras" / block, "0 0 0")
-        _put(gpu / "ras_enabled", _BLOCKS_ENABLED)
-        _put(gpu / "bad_pages", "")
-        _put(gpu / "metrics", "power_w 140\ntemp_hotspot_c 45\ntemp_mem_c 44")
-        _put(gpu / "xgmi_error", "0")
-        _put(gpu / "xgmi_links", " ".join("U" * max(0, min(gpus, 8) - 1)))
-        _put(gpu / "processes", "")
-        _put(gpu / "lost", "0")
-    _put(folder / "faults", "")
-    _put(folder / "driver", "loaded")
+            put(gpu / "ras" / block, "0 0 0")
+        put(gpu / "ras_enabled", _BLOCKS_ENABLED)
+        put(gpu / "bad_pages", "")
+        put(gpu / "metrics", "power_w 140\ntemp_hotspot_c 45\ntemp_mem_c 44")
+        put(gpu / "xgmi_error", "0")
+        put(gpu / "xgmi_links", " ".join("U" * max(0, min(gpus, 8) - 1)))
+        put(gpu / "processes", "")
+        put(gpu / "lost", "0")
+    put(folder / "faults", "")
+    put(folder / "driver", "loaded")
 
 
 def _identity(index: int) -> dict[str, str]:
@@ -75,13 +75,13 @@ def set_counts(folder: Path, gpu: int, block: str, counts: tuple[int, int, int])
     if not path.exists():
         blocks = " ".join(sorted(entry.name for entry in path.parent.iterdir()))
         raise NoSuchDeviceError(f"gpu{gpu} has no block {block!r}; it has {blocks}")
-    _put(path, " ".join(map(str, counts)))
+    put(path, " ".join(map(str, counts)))
 
 
 def add_bad_page(folder: Path, gpu: int, address: int) -> None:
     """One more retired memory page."""
     path = _gpu(folder, gpu) / "bad_pages"
-    _put(path, "\n".join([*path.read_text().split("\n")[:-1], f"{address:#x} 4096 0"]).strip())
+    put(path, "\n".join([*path.read_text().split("\n")[:-1], f"{address:#x} 4096 0"]).strip())
 
 
 def set_metric(folder: Path, gpu: int, name: str, value: float | str) -> None:
@@ -119,7 +119,7 @@ def set_xgmi_link(folder: Path, gpu: int, link: int, state: str) -> None:
     if not 0 <= link < len(letters):
         raise NoSuchDeviceError(f"gpu{gpu} has no link {link}; it has {len(letters)} links")
     letters[link] = LINK_STATES[state]
-    _put(path, " ".join(letters))
+    put(path, " ".join(letters))
 
 
 def hide_block(folder: Path, gpu: int, block: str) -> None:
@@ -131,40 +131,40 @@ def hide_block(folder: Path, gpu: int, block: str) -> None:
 def reload_driver(folder: Path) -> None:
     """All error counts start anew, as they do when the driver is loaded again."""
     for path in folder.glob("gpu*/ras/*"):
-        _put(path, "0 0 0")
+        put(path, "0 0 0")
 
 
 def claim_version(folder: Path, version: str) -> None:
     """Let the library say that it is another release: "27.1.0"."""
-    _put(folder / "version", version)
+    put(folder / "version", version)
 
 
 def set_order(folder: Path, gpus: list[int]) -> None:
     """In which order the next start lists the GPUs; those left out are not listed."""
     for gpu in gpus:
         _gpu(folder, gpu)
-    _put(folder / "order", " ".join(map(str, gpus)))
+    put(folder / "order", " ".join(map(str, gpus)))
 
 
 def set_lost(folder: Path, gpu: int, *, lost: bool) -> None:
     """Whether the GPU has fallen off the bus."""
-    _put(_gpu(folder, gpu) / "lost", "1" if lost else "0")
+    put(_gpu(folder, gpu) / "lost", "1" if lost else "0")
 
 
 def set_driver(folder: Path, *, loaded: bool) -> None:
     """Whether the kernel driver is loaded."""
-    _put(folder / "driver", "loaded" if loaded else "absent")
+    put(folder / "driver", "loaded" if loaded else "absent")
 
 
 def add_fault(folder: Path, function: str, gpu: str, action: str) -> None:
     """Make a library function misbehave: status=N, delay_ms=N, hang or crash."""
     path = folder / "faults"
-    _put(path, f"{path.read_text().strip()}\n{function} {gpu} {action}".strip())
+    put(path, f"{path.read_text().strip()}\n{function} {gpu} {action}".strip())
 
 
 def clear_faults(folder: Path) -> None:
     """All functions behave again."""
-    _put(folder / "faults", "")
+    put(folder / "faults", "")
 
 
 def _gpu(folder: Path, gpu: int) -> Path:
@@ -189,10 +189,10 @@ def _set_line(path: Path, name: str, rest: str | None) -> None:
     lines = {key: value for key, value in _lines(path).items() if key != name}
     if rest is not None:
         lines[name] = rest
-    _put(path, "\n".join(f"{key} {value}" for key, value in lines.items()))
+    put(path, "\n".join(f"{key} {value}" for key, value in lines.items()))
 
 
-def _put(path: Path, text: str) -> None:
+def put(path: Path, text: str) -> None:
     """Renamed into place, so that no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.new")
