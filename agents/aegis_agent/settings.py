@@ -32,6 +32,7 @@ class Settings:
     disk_paths: tuple[Path, ...] = (Path("/"),)  # beside the state folder, which is always watched
     disk_full_percent: float = 95.0
     clock_skew_seconds: float = 1.0  # allowed between this node's clock and the controller's
+    kernel_log: Path | None = Path("/dev/kmsg")  # None: not read
 
 
 def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings:
@@ -53,6 +54,7 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
         disk_paths=tuple(chosen.get("disk_paths", [Path("/")])),
         disk_full_percent=chosen.get("disk_full_percent") or 95.0,
         clock_skew_seconds=chosen.get("clock_skew_seconds") or 1.0,
+        kernel_log=chosen.get("kernel_log") or _default_kernel_log(chosen),
     )
 
 
@@ -169,7 +171,14 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "disk_paths": _paths,
     "disk_full_percent": _percent,
     "clock_skew_seconds": _skew,
+    "kernel_log": _path,
 }
+
+
+def _default_kernel_log(chosen: Mapping[str, Any]) -> Path | None:
+    """The log of this machine says nothing about devices that are simulated."""
+    simulated = chosen.get("sys_root") or os.environ.get("AEGIS_SIM_AMDSMI")
+    return None if simulated else Path("/dev/kmsg")
 
 
 def _environment_path(name: str) -> Path | None:
