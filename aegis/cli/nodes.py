@@ -94,7 +94,7 @@ def run_show(arguments: argparse.Namespace) -> int:
                 device["name"],
                 device["health"],
                 " ".join(f"{name}={value}" for name, value in device["counters"]),
-                show.shortened(device["detail"], 60),
+                show.shortened(device["detail"], 200),
             )
             for device in node["devices"]
         ],
@@ -139,9 +139,20 @@ def _print(node: dict[str, Any]) -> None:
             ("heard", f"{show.ago(node['seen_at'])} ago, agent {node['version']}"),
             ("labels", labels),
             ("launchers", ", ".join(_launcher(one) for one in node["launchers"])),
+            *((f"reads {kind}", text) for kind, text in node["sources"]),
+            ("suppressed", "; ".join(_suppressed(one) for one in node["suppressed"])),
         ]
     )
     print()
+
+
+def _suppressed(one: dict[str, Any]) -> str:
+    told = [
+        f"{one[how]} {how}{where}"
+        for how, where in (("merged", " into the count of others"), ("dropped", ""))
+        if one[how]
+    ]
+    return f"{one['fault_class']}: {', '.join(told)}"
 
 
 def _launcher(launcher: dict[str, Any]) -> str:

@@ -63,6 +63,11 @@ _ALL = (
     _gauge("aegis_agent_last_report_timestamp_seconds", "node", "When it last spoke."),
     _gauge("aegis_agent_info", "node version simulated", "Always 1; what runs on the node."),
     _counter("aegis_agent_events_dropped_total", "node", "Events that its full spool dropped."),
+    _counter(
+        "aegis_agent_faults_suppressed_total",
+        "node class how",
+        "Faults merged into the count of one like them, or dropped by a full spool.",
+    ),
     _gauge("aegis_node_state", "node state", "1 for the state that the node is in."),
     _gauge("aegis_gpu_health", "node gpu state", "1 for the health of the GPU: no data: unknown."),
     _counter("aegis_gpu_ecc_errors_total", "node gpu severity", "Memory errors as counted there."),

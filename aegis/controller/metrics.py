@@ -117,6 +117,11 @@ class ClusterCollector(Collector):
         simulated = str(node.simulated).lower()
         found.put("aegis_agent_info", 1, node.name, node.version, simulated)
         found.put("aegis_agent_events_dropped_total", node.events_dropped, node.name)
+        for one in node.suppressed:
+            for how, count in (("merged", one.merged), ("dropped", one.dropped)):
+                found.put(
+                    "aegis_agent_faults_suppressed_total", count, node.name, one.fault_class, how
+                )
         found.put_state("aegis_node_state", NodeState(node.state), node.name)
         for device in node.devices:
             if device.kind == "gpu":

@@ -74,6 +74,7 @@ export interface Device {
   readonly identity: string;
   readonly read_at: number;
   readonly counters: readonly (readonly [string, number])[];
+  readonly facts: readonly (readonly [string, string])[];
   readonly used: boolean;
 }
 
@@ -385,6 +386,8 @@ export interface Node {
   readonly launchers: readonly LauncherState[];
   readonly contacts: readonly Contact[];
   readonly events_dropped: number;
+  readonly suppressed: readonly Suppressed[];
+  readonly sources: readonly (readonly [string, string])[];
   readonly taken_at: readonly number[];
 }
 
@@ -517,6 +520,12 @@ export interface Summary {
   readonly epoch: number;
   readonly version: string;
   readonly as_of: number;
+}
+
+export interface Suppressed {
+  readonly fault_class: FaultClass;
+  readonly merged: number;
+  readonly dropped: number;
 }
 
 export type Unanswered =

@@ -16,7 +16,7 @@ from aegis.model.event import FaultObserved, NodeReported
 from aegis.model.fault import Condition, Fault, FaultClass, Severity
 from aegis.model.incident import Remedy
 from aegis.model.job import JobSpec, LauncherState
-from aegis.model.node import Device, Health, NodeReport, Sender
+from aegis.model.node import Device, Health, NodeReport, Sender, Suppressed
 from aegis.rules import Rule, RuleSet
 
 ROOT = Path(__file__).parents[3]
@@ -44,6 +44,7 @@ def collected():
         ),
         conditions=(Condition(fault_class=FaultClass.NIC_LINK_DOWN, device="fab0", since=9.0),),
         launchers=(launcher,),
+        suppressed=(Suppressed(fault_class=FaultClass.GPU_ECC_CORRECTABLE, merged=7),),
     )
     fault = Fault(
         fault_class=FaultClass.GPU_ECC_UNCORRECTABLE,

@@ -163,6 +163,19 @@ export function NodePage({ name, store }: { name: string; store: State }) {
           {node.events_dropped > 0 && (
             <Fact label="Dropped">{count(node.events_dropped)} events by its full spool</Fact>
           )}
+          {node.suppressed.some((one) => one.merged > 0) && (
+            <Fact label="Merged">
+              {node.suppressed
+                .filter((one) => one.merged > 0)
+                .map((one) => `${count(one.merged)} ${one.fault_class}`)
+                .join(", ")}
+            </Fact>
+          )}
+          {node.sources.map(([kind, text]) => (
+            <Fact key={`reads ${kind}`} label={`Reads ${kind}`}>
+              {text}
+            </Fact>
+          ))}
         </dl>
         {node.state === "quarantined" && (
           <Command text={`aegis nodes return ${node.name} --reason "…"`} label="return command" />

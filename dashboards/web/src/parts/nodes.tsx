@@ -173,6 +173,7 @@ function Sample({ health, round = 2.5 }: { health: Health; round?: number }) {
     identity: "",
     read_at: 0,
     counters: [],
+    facts: [],
     used: true,
   };
   return (
