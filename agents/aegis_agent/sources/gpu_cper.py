@@ -19,6 +19,7 @@ from aegis_agent.probes.cper_records import TOLD_AGES, CperReading, age, fold
 from aegis_agent.probes.cper_sections import MALFORMED, Finding
 
 NO_PERMISSION, OUT_OF_RESOURCES, MORE_DATA = 10, 15, 39
+NOT_OFFERED = -3  # package or library have no such call
 _ALL_SEVERITIES = 0b111
 _BUFFER_BYTES, _BUFFER_BYTES_MAX = 256 << 10, 4 << 20  # a record of many banks may be long
 _PAGES_MAX = 100  # in one look; a ring that is read for the first time may hold ten thousand
