@@ -19,6 +19,7 @@ from aegis_agent.probes import cper_sections as sections
 from aegis_agent.probes.cper_sections import Finding
 
 HEADER_BYTES, DESCRIPTOR_BYTES = 128, 72
+_RING_HEAD_BYTES = 12  # of the ring's file in debugfs: three positions, before the records
 SIGNATURE = b"CPER"
 _SIGNATURE_END = b"\xff\xff\xff\xff"
 _HEADER = struct.Struct("<4sH4sHIII8s16s16s16s16s8sIQ12s")
@@ -96,7 +97,8 @@ def digest(data: bytes) -> str:
 
 def _stretches(data: bytes) -> Iterator[bytes]:
     """The bytes cut where records begin and end; zeros at the end are no record."""
-    place, last = 0, len(data.rstrip(b"\0"))
+    in_debugfs = not _is_header(data, 0) and _is_header(data, _RING_HEAD_BYTES)
+    place, last = _RING_HEAD_BYTES if in_debugfs else 0, len(data.rstrip(b"\0"))
     while place < last:
         length = _length(data, place)
         within = HEADER_BYTES <= length <= len(data) - place

@@ -77,6 +77,12 @@ def test_records_stand_back_to_back():
     assert decode(b"") == decode(bytes(64)) == ()
 
 
+def test_the_drivers_ring_begins_with_its_positions():
+    """As its file in debugfs is read: three numbers, then the records."""
+    ring = struct.pack("<3I", 0, 94, 94) + build("fatal") + build("corrected")
+    assert [record.afids for record in decode(ring)] == [(30,), (24,)]
+
+
 def test_the_section_of_an_mi450_has_mi450_numbers():
     """The revision of the section says which generation wrote it."""
     data = build("xgmi")
