@@ -54,6 +54,7 @@ class Device:
     identity: str = ""
     read_at: float = 0.0  # the node's clock; a reading older than its limit is unknown
     counters: tuple[tuple[str, int], ...] = ()  # ("ecc_uncorrectable", 1), ("carrier_changes", 4)
+    facts: tuple[tuple[str, str], ...] = ()  # what it is: ("model", …), ("vbios", …), ("driver", …)
     used: bool = True  # training uses it; nothing of one that it does not use takes the node away
 
 

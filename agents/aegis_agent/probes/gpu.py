@@ -1,21 +1,24 @@
 """A GPU's health: what its calls answered, against what they answered before.
 
     readings      -> counters judged by probes.ecc and probes.pages
+    surveys       -> retired pages, and what probes.gpu_survey says
     calls fail    -> unknown; all that ever worked, three times in a row -> gpu.lost
     no answer     -> unknown and gpu.probe.stalled
     not listed    -> gpu.lost
+    being reset   -> unknown, whatever fails; then what was counted before the reset is history
 
 NOT_SUPPORTED means both "no such feature" and "gone", so what has worked is remembered. Zero is
 not health: the total count answers zeros when nothing could be read, so it never stands alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
 from aegis.model.node import Device, Health
-from aegis_agent.probes import ecc, gpu_trend, pages
+from aegis_agent.probes import ecc, gpu_survey, gpu_trend, pages
 from aegis_agent.probes.ecc import EccCounts
+from aegis_agent.probes.gpu_survey import GpuSurvey, SurveyMemory
 from aegis_agent.probes.subject import Judgement, Subject
 from aegis_agent.probes.trend import Trend
 
@@ -23,6 +26,8 @@ LOST_READINGS = 3  # one failed poll may be a reset under way
 # Answers of a GPU that is gone: NOT_SUPPORTED, API_FAILED, IO, NOT_FOUND, UNEXPECTED_SIZE (EIO),
 # FILE_NOT_FOUND, UNKNOWN_ERROR (ENODEV). Busy, no permission and the like say nothing of the kind.
 _GONE = frozenset({2, 7, 12, 31, 42, 52, 0xFFFFFFFF})
+_RESETTING = "it is being reset: nothing can be said until that is over"
+_WORDS = {-1: "confused the Python package", -2: "gave no value"}  # instead of a status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +38,7 @@ class GpuReading:
     ecc: Mapping[str, EccCounts] = field(default_factory=dict)  # by block
     failed: Mapping[str, int] = field(default_factory=dict)  # calls that failed, and their status
     worked: frozenset[str] = frozenset()  # calls that read the hardware and answered
-    bad_pages: int | None = None  # None: not asked this time, or no answer
-    bad_page_threshold: int | None = None
+    hung: tuple[str, ...] = ()  # calls left out because they hung, until they answer again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,21 +67,50 @@ class GpuMemory:
     lost_at: float = 0.0
     stalled_at: float = 0.0
     why: tuple[Evidence, ...] = ()  # of what lasts: lost or stalled
+    survey: SurveyMemory = field(default_factory=SurveyMemory)
     trend: Trend = field(default_factory=Trend)  # of corrected errors and retired pages
 
 
-def observe(subject: Subject, memory: GpuMemory, reading: GpuReading) -> Judgement[GpuMemory]:
-    """Judge one reading."""
+def observe(
+    subject: Subject, memory: GpuMemory, reading: GpuReading, *, resetting: bool = False
+) -> Judgement[GpuMemory]:
+    """Judge one reading. `resetting`: the kernel has said that it resets this GPU."""
     if memory.boot_id != subject.boot_id:
         memory = _after_boot(memory, subject.boot_id)
-    memory = replace(memory, stalled_at=0.0)
+    if not (reading.hung and memory.stalled_at):
+        memory = replace(memory, stalled_at=0.0)
     if reading.worked or not memory.worked:
         return _judge_counters(subject, replace(memory, failed_readings=0, lost_at=0.0), reading)
+    if resetting:
+        return _unknown(subject, memory, _RESETTING, reading.at)
     return _judge_failure(subject, memory, reading)
 
 
-def silent(subject: Subject, memory: GpuMemory, silence: Silence) -> Judgement[GpuMemory]:
+def surveyed(
+    subject: Subject, memory: GpuMemory, survey: GpuSurvey
+) -> tuple[GpuMemory, tuple[Fault, ...]]:
+    """Judge one slow look. How the GPU is follows from the readings between."""
+    before, threshold = memory.bad_pages, survey.bad_page_threshold
+    if threshold is None:
+        threshold = memory.bad_page_threshold
+    retired = pages.observe(subject, survey.at, before, survey.bad_pages, threshold)
+    memory = replace(
+        memory,
+        trend=gpu_trend.note(memory.trend, survey.at, ({}, {}), (before, survey.bad_pages)),
+        bad_pages=before if survey.bad_pages is None else survey.bad_pages,
+        bad_page_threshold=threshold,
+    )
+    standing = (memory.trend, survey.at, memory.bad_pages, threshold)
+    after, faults = gpu_survey.observe(subject, memory.survey, survey)
+    return replace(memory, survey=after), (*gpu_trend.weigh(retired, *standing), *faults)
+
+
+def silent(
+    subject: Subject, memory: GpuMemory, silence: Silence, *, resetting: bool = False
+) -> Judgement[GpuMemory]:
     """Judge the absence of a reading."""
+    if resetting:
+        return _unknown(subject, memory, _RESETTING, silence.at)
     faults: tuple[Fault, ...] = ()
     if silence.stalled and not memory.stalled_at:
         evidence = Evidence(source=silence.source, text=silence.reason)
@@ -85,14 +118,15 @@ def silent(subject: Subject, memory: GpuMemory, silence: Silence) -> Judgement[G
         faults = (
             subject.fault(FaultClass.GPU_PROBE_STALLED, Severity.ERROR, silence.at, evidence),
         )
-    device = _device(subject, memory, Health.UNKNOWN, silence.reason, silence.at)
-    return Judgement(
-        memory=memory, device=device, faults=faults, conditions=_lasting(subject, memory)
-    )
+    return _unknown(subject, memory, silence.reason, silence.at, faults)
 
 
-def missing(subject: Subject, memory: GpuMemory, at: float, listed: int) -> Judgement[GpuMemory]:
+def missing(
+    subject: Subject, memory: GpuMemory, at: float, listed: int, *, resetting: bool = False
+) -> Judgement[GpuMemory]:
     """Judge a GPU that was there before and that amdsmi no longer lists."""
+    if resetting:
+        return _unknown(subject, memory, _RESETTING, at)
     text = (
         f"amdsmi lists {listed} GPUs and no longer this one ({subject.identity}); "
         "if it was taken out for good, delete the agent's spool"
@@ -100,32 +134,13 @@ def missing(subject: Subject, memory: GpuMemory, at: float, listed: int) -> Judg
     return _lost(subject, memory, at, Evidence(source="amdsmi processor_handles", text=text))
 
 
-def name_gpus(known: Mapping[str, str], listed: Sequence[str]) -> dict[str, str]:
-    """A name for each listed identity: the one it had, or that of the GPU it replaces in its slot.
+def was_reset(memory: GpuMemory) -> GpuMemory:
+    """The reset is over: the errors that led to it are history, though their counters stand.
 
-    Numbers shift when a GPU disappears, so a number once given stays with its GPU.
+    Only loading the driver starts them anew; a reset does not.
     """
-    by_slot = {_slot(identity): name for identity, name in known.items() if identity not in listed}
-    names = {identity: known[identity] for identity in listed if identity in known}
-    taken = set(known.values())
-    for index, identity in enumerate(listed):
-        if identity in names:
-            continue
-        free = (f"gpu{number}" for number in (index, *range(len(listed) + len(known) + 1)))
-        name = by_slot.get(_slot(identity)) or next(name for name in free if name not in taken)
-        names[identity] = name
-        taken.add(name)
-    return names
-
-
-def replaced(known: Sequence[str], listed: Sequence[str]) -> list[str]:
-    """Known GPUs whose slot now holds another one."""
-    slots = {_slot(identity) for identity in listed}
-    return [identity for identity in known if identity not in listed and _slot(identity) in slots]
-
-
-def _slot(identity: str) -> str:
-    return identity.split(" ", 1)[0]  # "BDF UUID serial"
+    accepted = {block: counts.uncorrectable for block, counts in memory.ecc.items()}
+    return replace(memory, accepted=accepted, failed_readings=0)
 
 
 def _after_boot(memory: GpuMemory, boot_id: str) -> GpuMemory:
@@ -137,22 +152,17 @@ def _after_boot(memory: GpuMemory, boot_id: str) -> GpuMemory:
 def _judge_counters(
     subject: Subject, memory: GpuMemory, reading: GpuReading
 ) -> Judgement[GpuMemory]:
-    faults = (
-        *ecc.observe(subject, reading.at, memory.ecc, reading.ecc),
-        *pages.observe(
-            subject,
-            reading.at,
-            memory.bad_pages,
-            reading.bad_pages,
-            reading.bad_page_threshold,
-        ),
-    )
+    faults = ecc.observe(subject, reading.at, memory.ecc, reading.ecc)
     memory = _remember(memory, reading)
     health, detail = _health(memory, reading)
     standing = (memory.trend, reading.at, memory.bad_pages, memory.bad_page_threshold)
     told = "; ".join(text for text in (detail, gpu_trend.told(*standing)) if text)
-    device = _device(subject, memory, health, told, reading.at)
-    return Judgement(memory=memory, device=device, faults=gpu_trend.weigh(faults, *standing))
+    return Judgement(
+        memory=memory,
+        device=_device(subject, memory, health, told, reading.at),
+        faults=gpu_trend.weigh(faults, *standing),
+        conditions=_lasting(subject, memory),
+    )
 
 
 def _remember(memory: GpuMemory, reading: GpuReading) -> GpuMemory:
@@ -162,17 +172,12 @@ def _remember(memory: GpuMemory, reading: GpuReading) -> GpuMemory:
             accepted[block] = counts.uncorrectable
         elif counts.uncorrectable < memory.ecc[block].uncorrectable:
             accepted[block] = 0
-    threshold = reading.bad_page_threshold
-    pages_before_and_after = (memory.bad_pages, reading.bad_pages)
+    both = (memory.ecc, reading.ecc)
     return replace(
         memory,
-        trend=gpu_trend.note(
-            memory.trend, reading.at, (memory.ecc, reading.ecc), pages_before_and_after
-        ),
+        trend=gpu_trend.note(memory.trend, reading.at, both, (None, None)),
         ecc={**memory.ecc, **reading.ecc},
         accepted=accepted,
-        bad_pages=memory.bad_pages if reading.bad_pages is None else reading.bad_pages,
-        bad_page_threshold=memory.bad_page_threshold if threshold is None else threshold,
         worked=memory.worked | reading.worked,
     )
 
@@ -190,7 +195,9 @@ def _health(memory: GpuMemory, reading: GpuReading) -> tuple[Health, str]:
         return Health.UNKNOWN, f"cannot be read any more: {_told(blind)}"
     if not reading.ecc:
         return Health.UNKNOWN, f"no error counter can be read: {_told(reading.failed)}"
-    return Health.HEALTHY, ""
+    if memory.stalled_at:
+        return Health.UNKNOWN, f"{memory.why[0].text}; what else there is of it is read"
+    return Health.HEALTHY, gpu_survey.told(memory.survey)
 
 
 def _judge_failure(
@@ -207,8 +214,22 @@ def _judge_failure(
         )
         return _lost(subject, memory, reading.at, evidence)
     detail = f"nothing can be read any more: {_told(reading.failed)}"
-    device = _device(subject, memory, Health.UNKNOWN, detail, reading.at)
-    return Judgement(memory=memory, device=device)
+    return _unknown(subject, memory, detail, reading.at)
+
+
+def _unknown(
+    subject: Subject, memory: GpuMemory, detail: str, at: float, faults: tuple[Fault, ...] = ()
+) -> Judgement[GpuMemory]:
+    """Nothing was read. What is lost stays so until it is read again."""
+    lost = memory.lost_at and not memory.stalled_at
+    health = Health.UNHEALTHY if lost else Health.UNKNOWN
+    told = memory.why[0].text if lost else detail
+    return Judgement(
+        memory=memory,
+        device=_device(subject, memory, health, told, at),
+        faults=faults,
+        conditions=_lasting(subject, memory),
+    )
 
 
 def _lost(
@@ -225,12 +246,10 @@ def _lost(
 
 
 def _lasting(subject: Subject, memory: GpuMemory) -> tuple[Condition, ...]:
-    return subject.conditions(
-        memory.why,
-        {
-            FaultClass.GPU_LOST: memory.lost_at,
-            FaultClass.GPU_PROBE_STALLED: memory.stalled_at,
-        },
+    return (
+        *subject.conditions(memory.why, {FaultClass.GPU_LOST: memory.lost_at}, Severity.FATAL),
+        *subject.conditions(memory.why, {FaultClass.GPU_PROBE_STALLED: memory.stalled_at}),
+        *gpu_survey.lasting(subject, memory.survey),
     )
 
 
@@ -255,6 +274,9 @@ def _device(subject: Subject, memory: GpuMemory, health: Health, detail: str, at
 
 def _told(failed: Mapping[str, int]) -> str:
     """The failed calls in words, the first few of them."""
-    told = [f"{call} answered {status}" for call, status in list(failed.items())[:3]]
+    told = [
+        f"{call} {_WORDS.get(status, f'answered {status}')}"
+        for call, status in list(failed.items())[:3]
+    ]
     more = len(failed) - len(told)
     return ", ".join(told) + (f" and {more} more" if more > 0 else "")

@@ -11,26 +11,31 @@ from pydantic import TypeAdapter
 
 from aegis.model.node import Device, Health
 from aegis_agent.book import Book
-from aegis_agent.probes import gpu
-from aegis_agent.probes.gpu import GpuMemory, GpuReading, Silence
+from aegis_agent.probes import gpu, gpu_names, gpu_survey
+from aegis_agent.probes.gpu import GpuMemory, Silence
 from aegis_agent.probes.subject import Judgement, Subject
 from aegis_agent.settings import Settings
-from aegis_agent.sources.prober import (
+from aegis_agent.sources.gpu_news import (
     DEADLINE_SECONDS,
+    GpuIdentified,
     GpuLibrary,
     GpuNews,
     GpuRead,
     GpuSilent,
     GpusListed,
     GpusUnavailable,
-    Prober,
+    GpuSurveyed,
+    Translator,
 )
+from aegis_agent.sources.prober import SLOW_SECONDS, Prober
 
 _log = logging.getLogger(__name__)
 Sample = TypeVar("Sample")
 _MEMORY = TypeAdapter(GpuMemory)
 _KEY, _SIMULATED_KEY = "gpu ", "simulated-gpu "
 _LOOK_SECONDS_MAX = 15.0
+_LOOK_AGAIN_SECONDS = 30.0  # while a GPU is missing
+_SURVEY_SECONDS_MAX = 3 * SLOW_SECONDS + DEADLINE_SECONDS
 
 
 class GpuSense:
@@ -40,7 +45,6 @@ class GpuSense:
 
     def __init__(self, settings: Settings, book: Book) -> None:
         self._book = book
-        self._poll_seconds = settings.poll_seconds
         # A GPU not read for so long is unknown.
         self._stale_seconds = max(
             3 * settings.poll_seconds, DEADLINE_SECONDS + settings.poll_seconds + 1
@@ -48,9 +52,18 @@ class GpuSense:
         self._source = ""
         self._library = ""
         self._simulated = False
-        self._memories: dict[str, GpuMemory] = {}  # by identity
-        self._read_at: dict[str, float] = {}  # by identity
+        self._memories: dict[str, GpuMemory] = {}  # by identity, as everything below
+        self._same: dict[str, str] = {}  # the identity as listed now: as it is remembered
+        self._facts: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._vram_used_mb: dict[str, int] = {}
+        self._read_at: dict[str, float] = {}
+        self._surveyed_at: dict[str, float] = {}
+        self._missing: set[str] = set()
+        self._resetting: set[str] = set()
+        self._looked_again_at = 0.0
         self._looked = asyncio.Event()  # each GPU was read, or is known not to be readable
+        self._prober = Prober(settings.poll_seconds, Translator(self.take))
+        self.holders: dict[str, tuple[tuple[int, str], ...]] = {}  # by device: pid and name
 
     def source(self) -> str:
         """Package, library and driver, or why no GPU is read."""
@@ -58,7 +71,7 @@ class GpuSense:
 
     async def watch(self) -> None:
         """Until cancelled."""
-        await Prober(self._poll_seconds, self.take).run()
+        await self._prober.run()
 
     async def look(self) -> None:
         """Once each, as far as they answer in time."""
@@ -73,14 +86,20 @@ class GpuSense:
                 await prober
 
     def tick(self, now: float) -> None:
-        """Old readings are no readings."""
+        """Old readings are no readings; a GPU that is missing may be back."""
         for identity, memory in self._memories.items():
             device = self._book.device(memory.name)
             age = now - self._read_at.get(identity, 0.0)
-            if device is None or device.health != Health.HEALTHY or age <= self._stale_seconds:
-                continue
-            detail = f"not read for more than {self._stale_seconds:.0f} s"
-            self._book.put(replace(device, health=Health.UNKNOWN, detail=detail))
+            if device and device.health == Health.HEALTHY and age > self._stale_seconds:
+                detail = f"not read for more than {self._stale_seconds:.0f} s"
+                self._book.put(replace(device, health=Health.UNKNOWN, detail=detail))
+            if now - self._surveyed_at.get(identity, now) > _SURVEY_SECONDS_MAX:
+                del self._surveyed_at[identity]
+                self._book.set_counters(self.name, memory.name, {})
+                self.holders.pop(memory.name, None)
+        if self._missing and now - self._looked_again_at > _LOOK_AGAIN_SECONDS:
+            self._looked_again_at = now
+            self._prober.look_again()
 
     def take(self, news: GpuNews) -> None:
         """Take in what the prober says."""
@@ -91,26 +110,41 @@ class GpuSense:
                 self._unavailable(news)
             case GpusListed():
                 self._listed(news)
+            case GpuIdentified():
+                self._facts[self._known(news.identity)] = news.facts
             case GpuRead():
-                self._judge(news.identity, gpu.observe, news.reading)
+                self._read(news)
+            case GpuSurveyed():
+                self._surveyed(news)
             case GpuSilent(identity=None):
                 self._all_silent(news.silence, expected=True)
             case GpuSilent():
-                self._judge(news.identity or "", gpu.silent, news.silence)
+                self._silent(self._known(news.identity or ""), news.silence)
             case _:
                 assert_never(news)
         if isinstance(news, GpusUnavailable) or self._all_seen():
             self._looked.set()
 
+    def _known(self, identity: str) -> str:
+        return self._same.get(identity, identity)
+
     def _all_seen(self) -> bool:
-        return bool(self._memories) and all(
-            self._book.device(memory.name) for memory in self._memories.values()
-        )
+        return bool(self._memories) and all(map(self._is_seen, self._memories))
+
+    def _is_seen(self, identity: str) -> bool:
+        device = self._book.device(self._memories[identity].name)
+        if device is None:
+            return False
+        return device.health != Health.HEALTHY or identity in self._surveyed_at
+
+    # what there is
 
     def _take_library(self, news: GpuLibrary) -> None:
         self._simulated = news.simulated
         self._book.mark_simulated(self.name, simulated=news.simulated)
         self._library = news.text
+        if self._same:  # it is told again with the driver's version
+            self._say_source("GPUs are read.", news.text)
         self._memories = self._book.recall(self._key(""), _MEMORY) | self._memories
 
     def _say_source(self, sentence: str, text: str) -> None:
@@ -124,53 +158,122 @@ class GpuSense:
 
     def _all_silent(self, silence: Silence, *, expected: bool) -> None:
         for identity in list(self._memories):
-            self._judge(identity, gpu.silent, silence)
+            self._silent(identity, silence)
         if expected and not self._memories:
             # There should be GPUs here and nobody knows how many: unknown, not none.
-            unknown = Device(name="gpu", kind="gpu", health=Health.UNKNOWN, detail=silence.reason)
-            self._book.put(unknown)
+            self._put_unknown(silence.reason)
+
+    def _put_unknown(self, reason: str) -> None:
+        self._book.put(Device(name="gpu", kind="gpu", health=Health.UNKNOWN, detail=reason))
 
     def _listed(self, news: GpusListed) -> None:
         self._say_source("GPUs are read.", self._library)
         self._book.remove("gpu")
-        names = gpu.name_gpus(
-            {identity: memory.name for identity, memory in self._memories.items()},
-            news.identities,
+        self._same = gpu_names.recognise(list(self._memories), news.identities)
+        for identity, known in self._same.items():
+            if known.count(gpu_names.UNKNOWN_WORD) > identity.count(gpu_names.UNKNOWN_WORD):
+                self._memories[identity] = self._forget(known)  # now it is known better
+                self._same[identity] = identity
+        listed = list(self._same.values())
+        names = gpu_names.name_gpus(
+            {identity: memory.name for identity, memory in self._memories.items()}, listed
         )
-        for identity in gpu.replaced(list(self._memories), news.identities):
+        for identity in gpu_names.replaced(list(self._memories), listed):
             _log.info("A GPU was replaced.", extra={"gpu": identity})
-            del self._memories[identity]
-            self._book.spool.erase(self._key(identity))
-        for identity in news.identities:
+            self._forget(identity)
+        for identity in listed:
             self._memories.setdefault(identity, GpuMemory(name=names[identity]))
-            self._book.place(identity.split(" ", 1)[0], names[identity])
-        for identity in list(self._memories):
-            if identity not in names:
+            self._book.place(gpu_names.slot(identity), names[identity])
+        self._find_missing(news, set(self._memories) - set(listed))
+
+    def _forget(self, identity: str) -> GpuMemory:
+        self._book.spool.erase(self._key(identity))
+        return self._memories.pop(identity)
+
+    def _find_missing(self, news: GpusListed, missing: set[str]) -> None:
+        """One of those that hide may be one that is missing: then nothing is known of it."""
+        self._missing = missing
+        count = len(news.identities) + news.hidden
+        reason = f"{news.hidden} of {count} GPUs do not say which they are"
+        for identity in missing:
+            if news.hidden:
+                silence = Silence(at=news.at, reason=reason, stalled=True)
+                self._silent(identity, silence)
+            else:
                 self._judge(identity, _missing, news)
+        if news.hidden > len(missing):
+            self._put_unknown(reason)
+
+    # what is read of it
+
+    def _read(self, news: GpuRead) -> None:
+        identity = self._known(news.identity)
+        memory = self._memories.get(identity)
+        if memory is None:
+            return
+        if identity in self._resetting and not self._is_resetting(memory):
+            self._resetting.discard(identity)
+            self._memories[identity] = gpu.was_reset(memory)
+        self._read_at[identity] = news.reading.at
+        if news.vram_used_mb is not None:
+            self._vram_used_mb[identity] = news.vram_used_mb
+        self._judge(identity, gpu.observe, news.reading)
+
+    def _silent(self, identity: str, silence: Silence) -> None:
+        self._judge(identity, gpu.silent, silence)
+
+    def _surveyed(self, news: GpuSurveyed) -> None:
+        identity, survey = self._known(news.identity), news.survey
+        memory = self._memories.get(identity)
+        if memory is None:
+            return
+        after, faults = gpu.surveyed(self._subject(identity, memory), memory, survey)
+        self._memories[identity] = after
+        body = _MEMORY.dump_json(after).decode()
+        self._book.append(faults, {self._key(identity): body} if after != memory else {})
+        counters = gpu_survey.counters(survey)
+        if identity in self._vram_used_mb:
+            counters["vram_used_mb"] = self._vram_used_mb[identity]
+        self._book.set_counters(self.name, memory.name, counters)
+        self._surveyed_at[identity] = survey.at
+        self.holders[memory.name] = survey.holders
 
     def _judge(
         self,
         identity: str,
-        judge: Callable[[Subject, GpuMemory, Sample], Judgement[GpuMemory]],
+        judge: Callable[..., Judgement[GpuMemory]],
         sample: Sample,
     ) -> None:
         memory = self._memories.get(identity)
         if memory is None:
             return
-        subject = self._book.subject(memory.name, identity, simulated=self._simulated)
-        judgement = judge(subject, memory, sample)
-        if isinstance(sample, GpuReading):
-            self._read_at[identity] = sample.at
+        resetting = self._is_resetting(memory)
+        if resetting:
+            self._resetting.add(identity)
+        subject = self._subject(identity, memory)
+        judgement = judge(subject, memory, sample, resetting=resetting)
         if judgement.device is not None:
-            device = replace(judgement.device, read_at=self._read_at.get(identity, 0.0))
+            device = replace(
+                judgement.device,
+                read_at=self._read_at.get(identity, 0.0),
+                facts=self._facts.get(identity, ()),
+            )
             judgement = replace(judgement, device=device)
         self._memories[identity] = judgement.memory
         key = self._key(identity) if judgement.memory != memory else ""
         self._book.keep(self.name, subject, judgement, key, _MEMORY)
 
+    def _is_resetting(self, memory: GpuMemory) -> bool:
+        return memory.name in self._book.resetting
+
+    def _subject(self, identity: str, memory: GpuMemory) -> Subject:
+        return self._book.subject(memory.name, identity, simulated=self._simulated)
+
     def _key(self, identity: str) -> str:
         return (_SIMULATED_KEY if self._simulated else _KEY) + identity
 
 
-def _missing(subject: Subject, memory: GpuMemory, news: GpusListed) -> Judgement[GpuMemory]:
-    return gpu.missing(subject, memory, news.at, len(news.identities))
+def _missing(
+    subject: Subject, memory: GpuMemory, news: GpusListed, *, resetting: bool
+) -> Judgement[GpuMemory]:
+    return gpu.missing(subject, memory, news.at, len(news.identities), resetting=resetting)

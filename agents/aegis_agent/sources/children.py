@@ -5,7 +5,11 @@ the call it is in, and since when, in a page it shares with the parent. The pare
 whose call is past its deadline and starts another after a pause that grows. A child that does not
 die, stuck in the kernel, is abandoned: its device gets no other while it lives.
 
-The first child, number `DISCOVERY`, finds out which devices there are.
+Some calls a child can do without. One of those that hung, or crashed its process, is left out for a
+time that grows as well: what else there is to read of the device stays fresh.
+
+The first child, number `DISCOVERY`, finds out which devices there are. The agent asks for another
+look with a line on our standard input.
 """
 
 import ctypes
@@ -17,7 +21,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 DISCOVERY = -1
@@ -27,6 +31,8 @@ _PAUSE_SECONDS_MIN = 0.5
 _PAUSE_SECONDS_MAX = 60.0
 _DEATH_SECONDS = 2.0  # a killed child that lives longer is stuck in the kernel
 _ALIVE_SECONDS = 5.0
+_WITHOUT_SECONDS_MIN = 5.0  # a call that hung is left out for so long, then twice as long, …
+_WITHOUT_SECONDS_MAX = 300.0
 
 
 class Report:
@@ -54,12 +60,12 @@ class Page:
 
     def write(self, index: int, started: float, call: str, polls: int) -> None:
         """Note that a call began, or with `started=0.0` that it ended."""
-        place = max(index, 0) * _SLOT.size  # discovery is alone and uses the first
+        place = (index + 1) * _SLOT.size  # discovery has the first
         _SLOT.pack_into(self._memory, place, started, self._numbers[call], polls)
 
     def read(self, index: int) -> tuple[float, str, int]:
         """When the call began, which it is, and how many polls are done."""
-        place = max(index, 0) * _SLOT.size
+        place = (index + 1) * _SLOT.size
         started, call, polls = _SLOT.unpack_from(self._memory, place)
         return started, self._calls[call], polls
 
@@ -70,11 +76,22 @@ class Child:
 
     index: int
     address: str = ""  # what the child knows its device by
+    place: int = 0  # where discovery saw it
     pid: int = 0
     killed_at: float = 0.0
     abandoned: bool = False
     pause_seconds: float = 0.0
     start_at: float = 0.0
+    without: dict[str, float] = field(default_factory=dict)  # a call and when to try it again
+    patience: dict[str, float] = field(default_factory=dict)  # for how long it was left out last
+
+    def leave_out(self, call: str, now: float) -> None:
+        """The call hung or crashed: go without it for a while."""
+        before = self.patience.get(call, 0.0)
+        if now - self.without.get(call, 0.0) > _WITHOUT_SECONDS_MAX:
+            before = 0.0  # it went well for long
+        seconds = min(max(_WITHOUT_SECONDS_MIN, 2 * before), _WITHOUT_SECONDS_MAX)
+        self.patience[call], self.without[call] = seconds, now + seconds
 
 
 @dataclass
@@ -85,15 +102,23 @@ class Children:
     report: Report
     deadline_seconds: float  # of one call
     be: Callable[[Child], NoReturn]  # what a child does, forked
+    optional: frozenset[str] = frozenset()  # the calls that a child can do without
 
     def __post_init__(self) -> None:
         self._found, self._finder = os.pipe()
         self._children = [Child(index=DISCOVERY)]
         self._alive_at = 0.0
 
-    def found(self, addresses: list[str]) -> None:
-        """Called in the discovery child before it exits with 0: there is a device at each."""
-        os.write(self._finder, " ".join(addresses).encode())
+    def found(self, devices: list[tuple[int, str]], hidden: int) -> None:
+        """Called in the discovery child: a device at each place and address.
+
+        `hidden` more are there and do not say where.
+        """
+        os.write(self._finder, json.dumps([devices, hidden]).encode())
+
+    def has_devices(self) -> bool:
+        """Whether discovery has succeeded before."""
+        return any(child.index != DISCOVERY for child in self._children)
 
     def run(self) -> int:
         """Until the agent closes the pipe to our standard input."""
@@ -107,9 +132,16 @@ class Children:
             ready, _, _ = select.select([0, reader], [], [], pause)
             if reader in ready:
                 os.read(reader, 256)
-            if 0 in ready and not os.read(0, 256):
+            if 0 not in ready:
+                continue
+            if not os.read(0, 256):
                 self._end()
                 return 0
+            self._discover_again()
+
+    def _discover_again(self) -> None:
+        if all(child.index != DISCOVERY for child in self._children):
+            self._children.append(Child(index=DISCOVERY))
 
     def _tick(self, now: float) -> None:
         for child in list(self._children):
@@ -144,8 +176,12 @@ class Children:
             os.kill(child.pid, signal.SIGKILL)
             child.killed_at = now
             self._stalled(child, call, now - started)
+            if call in self.optional:
+                child.leave_out(call, now)
 
     def _stalled(self, child: Child, call: str, seconds: float) -> None:
+        if child.index == DISCOVERY and self.has_devices():
+            return  # another look that failed says nothing about those that are read
         self.report(
             "stalled",
             index=child.index,
@@ -162,19 +198,33 @@ class Children:
             return False
         code = os.waitstatus_to_exitcode(status)
         _, call, polls = self.page.read(child.index)
+        another_look = child.index == DISCOVERY and self.has_devices()
         if code < 0 and not child.killed_at:
-            self.report("died", index=child.index, at=time.time(), call=call, signal=-code)
+            if not another_look:
+                self.report("died", index=child.index, at=time.time(), call=call, signal=-code)
+            if call in self.optional:
+                child.leave_out(call, now)
         child.pid = 0
         # One that had been reading well is replaced soon; one that keeps failing waits longer.
         before = 0.0 if polls else child.pause_seconds
         child.pause_seconds = min(max(_PAUSE_SECONDS_MIN, before * 2), _PAUSE_SECONDS_MAX)
         child.start_at = now + child.pause_seconds
         if child.index == DISCOVERY and code == 0:
-            found = os.read(self._found, 65536).decode().split()
-            self._children = [
-                Child(index=index, address=address) for index, address in enumerate(found)
-            ]
+            self._take_found()
+        elif another_look:
+            self._children.remove(child)
         return True
+
+    def _take_found(self) -> None:
+        """A child for each device that has none; who has one keeps it, listed or not."""
+        devices, hidden = json.loads(os.read(self._found, 65536))
+        known = {child.address: child for child in self._children if child.index != DISCOVERY}
+        for place, address in devices:
+            child = known.setdefault(address, Child(index=len(known), address=address))
+            child.place = place
+        self._children = list(known.values())
+        listed = {known[address].index: address for _, address in devices}
+        self.report("found", at=time.time(), addresses=listed, hidden=hidden)
 
     def _end(self) -> None:
         for child in self._children:

@@ -14,8 +14,8 @@ from aegis_agent.probes.nic import LinkSample
 from aegis_agent.senses.gpu import GpuSense
 from aegis_agent.senses.nic import NicSense
 from aegis_agent.settings import read
+from aegis_agent.sources.gpu_news import GpuLibrary, GpuRead, GpusListed
 from aegis_agent.sources.nic import read_sysfs
-from aegis_agent.sources.prober import GpuLibrary, GpuRead, GpusListed
 from aegis_agent.spool import Spool
 
 GPU = "0000:75:00.0 uuid serial"

@@ -6,9 +6,10 @@ import pytest
 
 from aegis.model.fault import FaultClass, Severity
 from aegis.model.node import Health
-from aegis_agent.probes import gpu
+from aegis_agent.probes import gpu, gpu_names
 from aegis_agent.probes.ecc import EccCounts
 from aegis_agent.probes.gpu import LOST_READINGS, GpuMemory, GpuReading, Silence
+from aegis_agent.probes.gpu_survey import GpuSurvey
 
 CALLS = frozenset({"ecc_count(umc)", "vram_usage"})
 GONE = GpuReading(at=5.0, failed={"ecc_count(umc)": 2, "vram_usage": 2})
@@ -126,19 +127,26 @@ def test_a_silence_without_a_stall_is_unknown_and_no_fault(subject, known):
     assert (seen.device.health, seen.device.detail) == (Health.UNKNOWN, "the driver is not loaded")
 
 
-def test_bad_pages_warn_and_their_threshold_is_fatal(subject):
+def test_bad_pages_warn_and_their_threshold_is_fatal(subject, known):
     """Each retired page is told; as many as the maker allows mean a new GPU."""
-    memory = GpuMemory(name="gpu3")
-    memory = gpu.observe(subject, memory, reading(bad_pages=6, bad_page_threshold=8)).memory
-    one = gpu.observe(subject, memory, reading(bad_pages=7, bad_page_threshold=8))
-    assert [fault.fault_class for fault in one.faults] == [FaultClass.GPU_MEMORY_BAD_PAGE]
-    two = gpu.observe(subject, one.memory, reading(bad_pages=8, bad_page_threshold=8))
-    assert [fault.fault_class for fault in two.faults] == [
+
+    def retired(memory, pages):
+        return gpu.surveyed(
+            subject, memory, GpuSurvey(at=1.0, bad_pages=pages, bad_page_threshold=8)
+        )
+
+    memory, faults = retired(known, 6)
+    assert faults == ()
+    memory, faults = retired(memory, 7)
+    assert [fault.fault_class for fault in faults] == [FaultClass.GPU_MEMORY_BAD_PAGE]
+    memory, faults = retired(memory, 8)
+    assert [fault.fault_class for fault in faults] == [
         FaultClass.GPU_MEMORY_BAD_PAGE_THRESHOLD,
         FaultClass.GPU_MEMORY_BAD_PAGE,
     ]
-    unasked = gpu.observe(subject, two.memory, reading())
-    assert (unasked.faults, unasked.device.health) == ((), Health.UNHEALTHY)
+    memory, faults = gpu.surveyed(subject, memory, GpuSurvey(at=2.0))  # not readable this time
+    seen = gpu.observe(subject, memory, reading(3.0))
+    assert (faults, seen.device.health) == ((), Health.UNHEALTHY)
 
 
 def test_a_missing_gpu_is_lost_and_keeps_its_number(subject, known):
@@ -146,7 +154,7 @@ def test_a_missing_gpu_is_lost_and_keeps_its_number(subject, known):
     seen = gpu.missing(subject, known, 4.0, listed=7)
     assert [fault.fault_class for fault in seen.faults] == [FaultClass.GPU_LOST]
     assert gpu.missing(subject, seen.memory, 5.0, listed=7).faults == ()
-    names = gpu.name_gpus(
+    names = gpu_names.name_gpus(
         {"a u1 s1": "gpu0", "b u2 s2": "gpu1", "c u3 s3": "gpu2"}, ["a u1 s1", "c u3 s3"]
     )
     assert names == {"a u1 s1": "gpu0", "c u3 s3": "gpu2"}
@@ -156,5 +164,5 @@ def test_a_replaced_gpu_takes_over_name_and_slot():
     """A new serial in the old slot is another GPU under the same number."""
     known = {"a u1 s1": "gpu0", "b u2 s2": "gpu1"}
     listed = ["a u1 s1", "b u9 s9"]
-    assert gpu.replaced(list(known), listed) == ["b u2 s2"]
-    assert gpu.name_gpus(known, listed) == {"a u1 s1": "gpu0", "b u9 s9": "gpu1"}
+    assert gpu_names.replaced(list(known), listed) == ["b u2 s2"]
+    assert gpu_names.name_gpus(known, listed) == {"a u1 s1": "gpu0", "b u9 s9": "gpu1"}
