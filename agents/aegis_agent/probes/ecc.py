@@ -32,6 +32,7 @@ _XGMI_MEANING: Mapping[str, tuple[FaultClass, Severity]] = {
     "deferred": (FaultClass.GPU_XGMI_ERROR, Severity.FATAL),
     "correctable": (FaultClass.GPU_XGMI_ERROR, Severity.WARNING),
 }
+_TOTAL = "amdsmi total_ecc_count"
 ALL_BLOCKS = "all"  # stands for the total of a GPU that gives no counts per block
 
 
@@ -41,6 +42,7 @@ class _Change:
     kind: str
     before: int
     after: int
+    call: str  # that counts a block's errors
 
     @property
     def risen(self) -> int:
@@ -49,15 +51,19 @@ class _Change:
 
     @property
     def source(self) -> str:
-        call = "total_ecc_count" if self.block == ALL_BLOCKS else f"ecc_count({self.block})"
-        return f"amdsmi {call}"
+        return _TOTAL if self.block == ALL_BLOCKS else f"{self.call}({self.block})"
 
 
 def observe(
-    subject: Subject, at: float, before: Mapping[str, EccCounts], after: Mapping[str, EccCounts]
+    subject: Subject,
+    at: float,
+    before: Mapping[str, EccCounts],
+    after: Mapping[str, EccCounts],
+    *,
+    call: str = "amdsmi ecc_count",
 ) -> tuple[Fault, ...]:
     """The faults that the new counts show. Blocks never read before are taken as they are."""
-    changes = list(_changes(before, after))
+    changes = list(_changes(before, after, call))
     fallen = [change for change in changes if change.after < change.before]
     rises = [_rise(subject, at, change) for change in changes if change.risen]
     return (*([_fall(subject, at, fallen)] if fallen else []), *rises)
@@ -71,14 +77,16 @@ def unforgiven(counts: Mapping[str, EccCounts], accepted: Mapping[str, int]) -> 
     return {block: errors for block, errors in beyond.items() if errors > 0}
 
 
-def _changes(before: Mapping[str, EccCounts], after: Mapping[str, EccCounts]) -> Iterator[_Change]:
+def _changes(
+    before: Mapping[str, EccCounts], after: Mapping[str, EccCounts], call: str
+) -> Iterator[_Change]:
     for kind in _KINDS:
         for block, counts in after.items():
             if block not in before:
                 continue
             old, new = getattr(before[block], kind), getattr(counts, kind)
             if old != new:
-                yield _Change(block=block, kind=kind, before=old, after=new)
+                yield _Change(block=block, kind=kind, before=old, after=new, call=call)
 
 
 def _rise(subject: Subject, at: float, change: _Change) -> Fault:
