@@ -76,7 +76,7 @@ def _look_again(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
         _decide(cluster, rules, incident)
         return
     age = cluster.now - cause(incident).observed_at
-    if age > event_ttl(cluster.policy, incident.decisions[-1].mode):
+    if age > event_ttl(cluster.policy, incident):
         why = held_back(incident.decisions[-1])
         _close_idle(cluster, incident, f"{why}; by now it is too old to act on")
         return

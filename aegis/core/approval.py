@@ -43,7 +43,7 @@ def question(incident: Incident) -> Approval | None:
     if incident.state is not IncidentState.OPEN or not incident.decisions:
         return None
     decision, asked = incident.decisions[-1], incident.approval
-    asks = decision.mode is Mode.APPROVE and decision.result is not DecisionResult.NOTHING
+    asks = decision.mode in (Mode.APPROVE, Mode.ENFORCE)
     return asked if asks and asked and asked.remedy is decision.remedy else None
 
 

@@ -45,6 +45,7 @@ class Cluster:
     next_incident: int = 1
     silent_since: float | None = None  # much of the fleet fell silent at once: decide nothing
     paused: Pause | None = None
+    breaker_since: float | None = None  # so many nodes are out by Aegis that it takes no more
     touched: set[tuple[str, str]] = field(default_factory=set)  # ("node" | "job" | "incident", id)
     notices: list[Notify] = field(default_factory=list)  # of this step; `step` hands them out
 

@@ -17,6 +17,7 @@ from aegis.rules import Rule, RuleSet
 
 MODES = list(Mode)  # from least to most
 DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
+APPROVABLE = {"mode", "domain"}  # rails that a person's word passes
 GONE = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
 NO_RULE = Rule(id="", title="no rule", classes=(), remedy=Remedy.NOTIFY)
 
@@ -111,7 +112,7 @@ def _result(request: Request, said: tuple[Verdict, ...]) -> DecisionResult:
             if not refused:
                 return DecisionResult.ACTED
             is_denied = is_forbidden(request.incident, request.remedy)
-            asks = refused == ["mode"] and not is_denied
+            asks = set(refused) <= APPROVABLE and not is_denied
             return DecisionResult.NEEDS_APPROVAL if asks else DecisionResult.BLOCKED
 
 
@@ -166,6 +167,8 @@ _CLEARS = {
     "ttl": "the device shows the fault again",
     "hold": "its holder uncordons or returns the node",
     "cooldown": "the node's cooldown is over",
+    "domain": "a person agrees (`aegis incidents approve`)",
+    "breaker": "nodes that Aegis took out are returned (`aegis nodes return`)",
     "budget": "the window of the node budget has moved on",
     "spare": "a spare registers",
     "spare_floor": "one more spare registers",

@@ -20,6 +20,7 @@ from aegis.model.policy import Mode, Policy
 
 AEGIS = "aegis"  # as the holder of a node
 TRAINING = (JobState.STARTING, JobState.RUNNING)
+DOMAINS = ("rack", "switch")  # labels
 OUT = (NodeState.CORDONED, NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
 
 
@@ -100,9 +101,9 @@ def silence(request: Request) -> Verdict:
     return _said("silence", passed=True, text=text)
 
 
-def event_ttl(policy: Policy, mode: Mode) -> float:
-    """How old a fault may be that is acted on: people are given their time to answer."""
-    waited = policy.approval_seconds if mode is Mode.APPROVE else 0.0
+def event_ttl(policy: Policy, incident: Incident) -> float:
+    """How old a fault may be that is acted on: people who are asked are given their time."""
+    waited = policy.approval_seconds if incident.approval else 0.0
     return policy.event_ttl_seconds + waited
 
 
@@ -117,7 +118,7 @@ def ttl(request: Request) -> Verdict:
     if is_live(cluster, request.incident) or (fresh and is_unhealthy(node, fault.device)):
         return _said("ttl", passed=True, text="still so")
     age = max(0.0, cluster.now - fault.observed_at)
-    limit = event_ttl(cluster.policy, request.mode)
+    limit = event_ttl(cluster.policy, request.incident)
     text = f"{duration(age)} old, {duration(limit)} allowed"
     return _said("ttl", passed=age <= limit, text=text)
 
@@ -153,6 +154,54 @@ def budget(request: Request) -> Verdict:
     if taken >= allowed:
         return _said("budget", passed=False, text=f"the budget is used up: {text}")
     return _said("budget", passed=True, text=text)
+
+
+def domain(request: Request) -> Verdict:
+    """Whether Aegis may take one more node of this rack, and of this switch, without asking.
+
+    Many nodes of one domain at once are rarely many broken nodes.
+    """
+    cluster, node = request.cluster, request.node
+    since = cluster.now - cluster.policy.nodes_out_window_seconds
+    for label in DOMAINS:
+        place = dict(node.labels).get(label)
+        if place is None:
+            continue
+        taken = [
+            one.name
+            for one in cluster.nodes.values()
+            if one.name != node.name
+            and (label, place) in one.labels
+            and (is_out_by_aegis(one) or any(at > since for at in one.taken_at))
+        ]
+        if len(taken) < cluster.policy.nodes_out_per_domain_max:
+            continue
+        agreed, said = approval.standing(cluster, request.incident, request.remedy)
+        verb = "is" if len(taken) == 1 else "are"
+        text = f"{listed(taken[:3])} of {label} {place} {verb} out already"
+        return _said("domain", passed=agreed, text=f"{text}; {said.removeprefix('approve: ')}")
+    return _said("domain", passed=True, text="no other node of its rack or switch was taken")
+
+
+def breaker(request: Request) -> Verdict:
+    """Whether so many nodes are out by Aegis that the next would rather be a mistake."""
+    out, limit = breaker_reading(request.cluster)
+    text = f"{out} of {limit} nodes out by Aegis"
+    if out >= limit:
+        return _said("breaker", passed=False, text=f"the breaker is open: {text}")
+    return _said("breaker", passed=True, text=text)
+
+
+def breaker_reading(cluster: Cluster) -> tuple[int, int]:
+    """How many nodes are out by Aegis, and at how many it takes no more."""
+    policy = cluster.policy
+    out = sum(is_out_by_aegis(node) for node in cluster.nodes.values())
+    return out, max(policy.breaker_nodes_min, floor(policy.breaker_fraction * len(cluster.nodes)))
+
+
+def is_out_by_aegis(node: Node) -> bool:
+    """Whether Aegis took the node and nobody has returned it."""
+    return standing(node) in OUT and node.held_by == AEGIS
 
 
 def spare(request: Request) -> Verdict:
@@ -209,5 +258,17 @@ def _said(rail: str, *, passed: bool, text: str) -> Verdict:
     return Verdict(rail=rail, passed=passed, text=text)
 
 
-DRAINING: tuple[Rail, ...] = (mode, pause, fleet, ttl, hold, cooldown, budget, spare, spare_floor)
+DRAINING: tuple[Rail, ...] = (
+    mode,
+    pause,
+    fleet,
+    ttl,
+    hold,
+    cooldown,
+    budget,
+    domain,
+    breaker,
+    spare,
+    spare_floor,
+)
 RESTARTING: tuple[Rail, ...] = (mode, pause, fleet, restarts)

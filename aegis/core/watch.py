@@ -8,7 +8,7 @@ from aegis.core.cluster import Cluster
 from aegis.core.fence import is_silent, is_stalled
 from aegis.core.levels import is_fresh
 from aegis.core.nodes import ease, enter, settle
-from aegis.core.rails import OUT, TRAINING
+from aegis.core.rails import OUT, TRAINING, breaker_reading
 from aegis.core.words import duration
 from aegis.model.action import Notify
 from aegis.model.event import Tick
@@ -22,6 +22,7 @@ def tick(cluster: Cluster, rules: RuleSet, event: Tick) -> None:
     """Notice what did not happen: words that did not come, ranks that did not start or stop."""
     _renew(cluster, event)
     _weigh_silence(cluster)
+    _weigh_breaker(cluster)
     for name in list(cluster.nodes):
         _look_at_node(cluster, rules, name)
     for name in list(cluster.jobs):
@@ -77,6 +78,25 @@ def _weigh_silence(cluster: Cluster) -> None:
         )
         notice = Notify(kind="fleet.silent", severity=Severity.ERROR, text=text)
         cluster.notices.append(notice)
+
+
+def _weigh_breaker(cluster: Cluster) -> None:
+    """Tell people, once each, when the breaker opens and when it closes."""
+    out, limit = breaker_reading(cluster)
+    if (out >= limit) == (cluster.breaker_since is not None):
+        return
+    if out >= limit:
+        cluster.breaker_since = cluster.now
+        text = (
+            f"{out} nodes are out by Aegis, and {limit} are its limit: it takes no more until some "
+            "are returned. Recoveries go on"
+        )
+        notice = Notify(kind="breaker.open", severity=Severity.ERROR, text=text)
+    else:
+        cluster.breaker_since = None
+        text = f"The breaker is closed again: {out} of {limit} nodes are out by Aegis"
+        notice = Notify(kind="breaker.closed", severity=Severity.INFO, text=text)
+    cluster.notices.append(notice)
 
 
 def _look_at_node(cluster: Cluster, rules: RuleSet, name: str) -> None:

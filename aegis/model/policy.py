@@ -29,6 +29,11 @@ class Policy:
     nodes_out_max: int = 1  # nodes taken by Aegis ...
     nodes_out_fraction: float = 0.02  # ... or this part of the fleet, whichever is more ...
     nodes_out_window_seconds: float = 600.0  # ... in this time
+    nodes_out_per_domain_max: int = 1  # of one rack or switch, without a person's word
+    breaker_nodes_min: int = 3  # with so many nodes out by Aegis ...
+    breaker_fraction: float = (
+        0.1  # ... or this part of the fleet, whichever is more, it takes no more
+    )
     spare_floor: int = 0  # spares that must be left after an act
     cooldown_seconds: float = 600.0  # before Aegis takes the same node again
     probation_seconds: float = 3600.0  # 0: a returned node is ready at once

@@ -6,7 +6,8 @@ people (`!!`), and every job, node and incident that is not as it was. Each comm
     policy MODE [name=value …]            what Aegis may do here
     rule ID: CLASS -> REMEDY [hold_down=policy|SECONDS] [mode=MODE]
     rules shipped                         the rule sets of this repository
-    nodes N … [job=J] [nodes=2] [spares=0] [restarts=3]   agents connect, each with a launcher
+    nodes N … [job=J] [nodes=2] [spares=0] [restarts=3] [rack=R] [switch=S]   agents connect,
+                                          each with a launcher
     obey N …                              launchers do what they were told last
     train N … step=S [checkpoint=C]       their ranks have come so far
     die N rank=R [signal=9] [ago=0]       a rank ends; its launcher ends the others
@@ -78,7 +79,7 @@ class Scenario:
 
     def do_policy(self, plain, named):
         values = {
-            name: int(value) if name.endswith(("_max", "_floor", "_needed")) else float(value)
+            name: int(value) if name.endswith(("_max", "_min", "_floor", "_needed")) else float(value)
             for name, value in named.items()
             if name not in ("job_mode", "approval_unanswered")
         }
@@ -128,6 +129,7 @@ class Scenario:
                 session=self.session,
                 sequence=0,
                 boot_id="boot1",
+                labels=tuple((key, named[key]) for key in ("rack", "switch") if key in named),
                 launchers=(self._fresh(spec, node),),
             )
         return self._say(plain)

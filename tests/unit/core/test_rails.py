@@ -17,10 +17,11 @@ def refused(fleet) -> list[str]:
 
 
 def test_with_every_rail_at_ease_aegis_acts(fleet) -> None:
-    """All nine rails are asked, and each says yes."""
+    """Every rail is asked, and each says yes."""
     fleet.fault("n1", ECC)
     assert [one.rail for one in fleet.decision.verdicts] == [
-        "mode", "pause", "fleet", "ttl", "hold", "cooldown", "budget", "spare", "spare_floor",
+        "mode", "pause", "fleet", "ttl", "hold", "cooldown",
+        "budget", "domain", "breaker", "spare", "spare_floor",
     ]  # fmt: skip
     assert (fleet.decision.result, refused(fleet)) == (DecisionResult.ACTED, [])
 
