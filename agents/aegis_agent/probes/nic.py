@@ -1,20 +1,43 @@
 """A network port's link: edges, conditions, and flaps that no reader was fast enough to see.
 
-    up -> down     nic.link.down, and the condition as long as it lasts
-    down -> up     nic.link.up
-    counter rose   nic.link.flap: the carrier was lost more often than edges were seen
-    gone           nic.removed after three samples
+    up -> down       nic.link.down, and the condition as long as it lasts
+    down -> up       nic.link.up
+    counter rose     nic.link.flap: the carrier was lost more often than edges were seen
+    by two timers    nic.link.flap and nic.link.down once more, as verdicts (`outages`)
+    gone             nic.removed after three samples; nic.pcie.lost when its PCI function is, too
 
-Edges are raw: how long a link must be down to matter is the controller's policy.
+Edges are raw: how long a link must be down to matter is the controller's policy. A port that
+training does not use makes warnings and no condition. One whose use is not known, since it was
+never up, makes nothing until it is up, or until most of its kind are.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
 from aegis.model.node import Device, Health
+from aegis_agent.probes import outages
+from aegis_agent.probes.outages import Outages, Verdict
 from aegis_agent.probes.subject import Judgement, Subject
 
 REMOVED_SAMPLES = 3
+
+
+class Function(StrEnum):
+    """What has become of the PCI function under a port that is gone."""
+
+    UNKNOWN = "unknown"  # not asked, or not on PCI
+    PRESENT = "present"
+    SILENT = "silent"  # listed, and answers with all ones
+    GONE = "gone"
+
+
+class Need(StrEnum):
+    """What depends on the port."""
+
+    NEEDED = "needed"  # named, or by its place, and it was up
+    UNSURE = "unsure"  # by its place it would be needed, but it was never up
+    UNUSED = "unused"  # training does not use it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +49,23 @@ class LinkSample:
     simulated: bool = False
     present: bool = True
     up: bool = False
+    switched_on: bool | None = None  # by its administrator
     operstate: str = "unknown"
     carrier_changes: int | None = None
     carrier_downs: int | None = None
     speed: int | None = None  # Mb/s
+    function: Function = Function.UNKNOWN
+    moved: str = ""  # gone under this name, but not away: a sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stance:
+    """How a port is to be judged."""
+
+    need: Need = Need.NEEDED
+    why: str = ""  # what it is for, and why we think so
+    peers: str = ""  # down, while most of its kind are up: which
+    slow: str = ""  # up, but slower than its kind: a sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,31 +74,45 @@ class LinkMemory:
 
     boot_id: str = ""
     up: bool | None = None  # None: never seen in this boot
+    was_up: bool = False  # in any boot
     carrier_changes: int | None = None
     carrier_downs: int | None = None
     down_at: float = 0.0
+    slow_at: float = 0.0
     absent_samples: int = 0  # in a row
     removed_at: float = 0.0
-    why: tuple[Evidence, ...] = ()  # of what lasts: down or removed
+    lost: bool = False  # removed, and its PCI function with it
+    why: tuple[Evidence, ...] = ()  # of what lasts: down, slow or removed
+    outages: Outages = field(default_factory=Outages)
 
 
-def observe(subject: Subject, memory: LinkMemory, sample: LinkSample) -> Judgement[LinkMemory]:
+NEEDED = Stance()
+
+
+def observe(
+    subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance = NEEDED
+) -> Judgement[LinkMemory]:
     """Judge one sample."""
     if memory.boot_id != subject.boot_id:
-        memory = LinkMemory(boot_id=subject.boot_id)
+        memory = LinkMemory(boot_id=subject.boot_id, was_up=memory.was_up, outages=memory.outages)
     if not sample.present:
-        return _absent(subject, memory, sample)
-    memory = replace(memory, absent_samples=0, removed_at=0.0)
+        return _absent(subject, memory, sample, stance)
+    memory = replace(memory, absent_samples=0, removed_at=0.0, lost=False)
     faults = []
     if flaps := _flaps(memory, sample):
         faults.append(_flap(subject, memory, sample, flaps))
-    memory, edge = _edge(subject, memory, sample)
-    memory = _count(memory, sample, fell=edge is not None and not sample.up)
+    fell = bool(memory.up) and not sample.up
+    memory, edge = _edge(subject, memory, sample, stance)
+    memory, slow = _pace(subject, memory, sample, stance)
+    memory = _count(memory, sample, fell=fell or (edge is not None and not sample.up))
+    memory, verdict = _time(subject, memory, sample)
+    memory = replace(memory, up=sample.up, was_up=memory.was_up or sample.up)
+    told = [*faults, *(one for one in (edge, slow, verdict) if one is not None)]
     return Judgement(
-        memory=replace(memory, up=sample.up),
-        device=_device(subject, sample),
-        faults=(*faults, *([edge] if edge else [])),
-        conditions=_lasting(subject, memory),
+        memory=memory,
+        device=_device(subject, memory, sample, stance),
+        faults=tuple(_capped(fault, stance) for fault in told),
+        conditions=_lasting(subject, memory, stance),
     )
 
 
@@ -96,26 +146,55 @@ def _flap(subject: Subject, memory: LinkMemory, sample: LinkSample, flaps: int) 
 
 
 def _edge(
-    subject: Subject, memory: LinkMemory, sample: LinkSample
+    subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance
 ) -> tuple[LinkMemory, Fault | None]:
     if sample.up:
-        memory, before = replace(memory, down_at=0.0, why=()), memory
-        if before.up is not False:
+        memory, before = replace(memory, down_at=0.0), memory
+        if not before.down_at:
             return memory, None
         evidence = Evidence(
             source=sample.source, text="the link is up", before="down", after=sample.operstate
         )
+        memory = replace(memory, why=())
         return memory, subject.fault(FaultClass.NIC_LINK_UP, Severity.INFO, sample.at, evidence)
-    if memory.up is False:
+    if memory.down_at or (stance.need is not Need.NEEDED and not memory.up):
         return memory, None
     evidence = Evidence(
         source=sample.source,
-        text="the link went down" if memory.up else "the link was down at the first look",
+        text=_fallen(memory, sample, stance),
         before="up" if memory.up else None,
         after=sample.operstate,
     )
-    memory = replace(memory, down_at=sample.at, why=(evidence,))
+    memory = replace(memory, down_at=sample.at, slow_at=0.0, why=(evidence,))
     return memory, subject.fault(FaultClass.NIC_LINK_DOWN, Severity.ERROR, sample.at, evidence)
+
+
+def _fallen(memory: LinkMemory, sample: LinkSample, stance: Stance) -> str:
+    """What happened, and why it matters where that is not plain."""
+    if memory.up:
+        switched_off = sample.switched_on is False
+        return "the port was switched off" if switched_off else "the link went down"
+    text = "the link was down at the first look" if memory.up is None else "the link is down"
+    if sample.switched_on is False:
+        text += ", the port is switched off"
+    if stance.peers:
+        return f"{text} while {stance.peers}"
+    if memory.was_up and memory.up is None:
+        return f"{text}; it was up before the node was started"
+    return text
+
+
+def _pace(
+    subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance
+) -> tuple[LinkMemory, Fault | None]:
+    if not sample.up or not stance.slow:
+        return replace(memory, slow_at=0.0, why=memory.why if memory.down_at else ()), None
+    evidence = Evidence(source="sysfs speed", text=stance.slow)
+    if memory.slow_at:
+        return replace(memory, why=(evidence,)), None
+    memory = replace(memory, slow_at=sample.at, why=(evidence,))
+    kind = FaultClass.NIC_RDMA_DEGRADED
+    return memory, subject.fault(kind, Severity.WARNING, sample.at, evidence)
 
 
 def _count(memory: LinkMemory, sample: LinkSample, *, fell: bool) -> LinkMemory:
@@ -128,49 +207,126 @@ def _count(memory: LinkMemory, sample: LinkSample, *, fell: bool) -> LinkMemory:
     return replace(memory, carrier_downs=downs, carrier_changes=changes)
 
 
-def _absent(subject: Subject, memory: LinkMemory, sample: LinkSample) -> Judgement[LinkMemory]:
-    known = memory.up is not None
-    memory = replace(memory, absent_samples=min(memory.absent_samples + 1, REMOVED_SAMPLES))
+def _time(
+    subject: Subject, memory: LinkMemory, sample: LinkSample
+) -> tuple[LinkMemory, Fault | None]:
+    """Let the two timers speak."""
+    known = memory.outages
+    if sample.up:
+        known = outages.rose(known, sample.at)
+    elif memory.down_at:
+        known = outages.fell(known, memory.down_at)
+    known, verdict = outages.passed(known, sample.at)
+    memory = replace(memory, outages=known)
+    return memory, _verdict(subject, sample, verdict) if verdict else None
+
+
+def _verdict(subject: Subject, sample: LinkSample, verdict: Verdict) -> Fault:
+    evidence = Evidence(source=f"{sample.source}, over time", text=verdict.text)
+    flap = verdict.kind == "flap"
+    return subject.fault(
+        FaultClass.NIC_LINK_FLAP if flap else FaultClass.NIC_LINK_DOWN,
+        Severity.WARNING if flap else Severity.ERROR,
+        sample.at,
+        evidence,
+        details={"verdict": verdict.kind},
+    )
+
+
+def _absent(
+    subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance
+) -> Judgement[LinkMemory]:
+    known = memory.up is not None and (bool(memory.up) or stance.need is Need.NEEDED)
+    samples = 0 if sample.moved else min(memory.absent_samples + 1, REMOVED_SAMPLES)
+    memory = replace(memory, absent_samples=samples)
     faults: tuple[Fault, ...] = ()
-    if known and not memory.removed_at and memory.absent_samples >= REMOVED_SAMPLES:
-        evidence = Evidence(
-            source=sample.source, text=f"the interface is gone for {REMOVED_SAMPLES} readings"
-        )
-        memory = replace(memory, removed_at=sample.at, down_at=0.0, why=(evidence,))
-        faults = (subject.fault(FaultClass.NIC_REMOVED, Severity.FATAL, sample.at, evidence),)
+    if known and not memory.removed_at and samples >= REMOVED_SAMPLES:
+        memory, fault = _removed(subject, memory, sample)
+        faults = (_capped(fault, stance),)
+    gone = sample.moved or ("the interface is gone" if known else "there is no such interface")
+    judged = memory.removed_at and stance.need is Need.NEEDED
     device = Device(
         name=subject.device,
         kind="nic",
-        health=Health.UNHEALTHY if memory.removed_at else Health.UNKNOWN,
-        detail="the interface is gone" if known else "there is no such interface",
+        health=Health.UNHEALTHY if judged else Health.UNKNOWN,
+        detail=memory.why[0].text if memory.removed_at else gone,
+        identity=subject.identity,
         read_at=sample.at,
     )
     return Judgement(
-        memory=memory, device=device, faults=faults, conditions=_lasting(subject, memory)
+        memory=memory, device=device, faults=faults, conditions=_lasting(subject, memory, stance)
     )
 
 
-def _lasting(subject: Subject, memory: LinkMemory) -> tuple[Condition, ...]:
-    return subject.conditions(
-        memory.why,
-        {
-            FaultClass.NIC_LINK_DOWN: memory.down_at,
-            FaultClass.NIC_REMOVED: memory.removed_at,
-        },
+def _removed(subject: Subject, memory: LinkMemory, sample: LinkSample) -> tuple[LinkMemory, Fault]:
+    lost = sample.function in (Function.GONE, Function.SILENT)
+    text = f"the interface is gone for {REMOVED_SAMPLES} readings"
+    if sample.function is Function.GONE:
+        text += ", and its PCI function is no longer on the bus"
+    elif sample.function is Function.SILENT:
+        text += ", and its PCI function answers nothing"
+    elif sample.function is Function.PRESENT:
+        text += "; its PCI function is still there"
+    evidence = Evidence(source=sample.source, text=text)
+    memory = replace(
+        memory,
+        removed_at=sample.at,
+        lost=lost,
+        down_at=0.0,
+        slow_at=0.0,
+        why=(evidence,),
+        outages=outages.fell(memory.outages, sample.at),
     )
+    kind = FaultClass.NIC_PCIE_LOST if lost else FaultClass.NIC_REMOVED
+    return memory, subject.fault(kind, Severity.FATAL, sample.at, evidence)
 
 
-def _device(subject: Subject, sample: LinkSample) -> Device:
+def _capped(fault: Fault, stance: Stance) -> Fault:
+    """What training does not use takes no node away."""
+    if stance.need is not Need.UNUSED or fault.severity is Severity.INFO:
+        return fault
+    return replace(fault, severity=Severity.WARNING)
+
+
+def _lasting(subject: Subject, memory: LinkMemory, stance: Stance) -> tuple[Condition, ...]:
+    if stance.need is Need.UNUSED:
+        return ()
+    gone = FaultClass.NIC_PCIE_LOST if memory.lost else FaultClass.NIC_REMOVED
+    lost = subject.conditions(
+        memory.why, {FaultClass.NIC_LINK_DOWN: memory.down_at, gone: memory.removed_at}
+    )
+    slow = {FaultClass.NIC_RDMA_DEGRADED: memory.slow_at}
+    return (*lost, *subject.conditions(memory.why, slow, Severity.WARNING))
+
+
+def _device(subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance) -> Device:
+    health, detail = _health(memory, sample, stance)
     counters = (
         ("carrier_changes", sample.carrier_changes),
         ("carrier_downs", sample.carrier_downs),
         ("speed_mbps", sample.speed),
+        ("down_seconds_1h", outages.down_seconds(memory.outages, sample.at)),
+        ("recoveries_12h", outages.recoveries(memory.outages, sample.at)),
     )
     return Device(
         name=subject.device,
         kind="nic",
-        health=Health.HEALTHY if sample.up else Health.UNHEALTHY,
-        detail="" if sample.up else f"the link is {sample.operstate}",
+        health=health,
+        detail=detail,
+        identity=subject.identity,
         read_at=sample.at,
         counters=tuple((name, value) for name, value in counters if value is not None),
     )
+
+
+def _health(memory: LinkMemory, sample: LinkSample, stance: Stance) -> tuple[Health, str]:
+    if sample.up:
+        if memory.slow_at and stance.need is Need.NEEDED:
+            return Health.UNHEALTHY, stance.slow
+        return Health.HEALTHY, stance.why
+    state = "switched off" if sample.switched_on is False else sample.operstate
+    if stance.need is Need.NEEDED:
+        text = f"the link is {state}"
+        return Health.UNHEALTHY, f"{text} ({stance.why})" if stance.why else text
+    never = " and never was up, so nobody needs it yet" if stance.need is Need.UNSURE else ""
+    return Health.UNKNOWN, f"the link is {state}{never} ({stance.why})"
