@@ -104,6 +104,9 @@ def run_show(arguments: argparse.Namespace) -> int:
         return Exit.OK
     for line in incident["story"]:
         print(line)
+    print(f"\nWhat this is\n  {incident['means']}\n\nWhat to look at")
+    for step in incident["check"]:
+        print(f"  - {step}")
     print("\nTimeline")
     start = incident["phases"]["observed_at"]
     for entry in incident["entries"]:

@@ -10,6 +10,8 @@ from aegis.controller.tokens import Role, Token
 from aegis.core.approval import waiting_for_people
 from aegis.core.cluster import Cluster, Pause
 from aegis.core.story import seconds, tell
+from aegis.model.catalogue import CATALOGUE
+from aegis.model.fault import FaultClass
 from aegis.model.incident import Feedback, Incident
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
@@ -57,6 +59,8 @@ class IncidentView(Incident):
 
     seconds: dict[str, float | None]  # by phase: detect, decide, stop, provision, load, first_step
     story: tuple[str, ...]
+    means: str  # what this class of fault is, for someone who has not met it
+    check: tuple[str, ...]  # what to look at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +167,14 @@ class Automation:
 def incident_view(incident: Incident) -> IncidentView:
     """The incident as its page shows it."""
     values = {field.name: getattr(incident, field.name) for field in fields(Incident)}
-    return IncidentView(**values, seconds=seconds(incident), story=tuple(tell(incident)))
+    entry = CATALOGUE[FaultClass(incident.fault_class)]
+    return IncidentView(
+        **values,
+        seconds=seconds(incident),
+        story=tuple(tell(incident)),
+        means=f"{entry.description} {entry.effect}",
+        check=entry.check,
+    )
 
 
 def summary(services: Services) -> Summary:

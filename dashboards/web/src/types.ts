@@ -269,6 +269,8 @@ export interface IncidentView {
   readonly rejected_checkpoints: readonly string[];
   readonly seconds: Readonly<Record<string, number | null>>;
   readonly story: readonly string[];
+  readonly means: string;
+  readonly check: readonly string[];
 }
 
 export interface Job {
@@ -423,6 +425,9 @@ export interface Policy {
   readonly nodes_out_max: number;
   readonly nodes_out_fraction: number;
   readonly nodes_out_window_seconds: number;
+  readonly nodes_out_per_domain_max: number;
+  readonly breaker_nodes_min: number;
+  readonly breaker_fraction: number;
   readonly spare_floor: number;
   readonly cooldown_seconds: number;
   readonly probation_seconds: number;
