@@ -25,6 +25,7 @@ class DiskSample:
     inodes: int = 0  # 0: it has no such limit
     inodes_free: int = 0
     trouble: str = ""  # why it could not be read
+    missing: bool = False  # there is no such path
 
     @property
     def used_percent(self) -> float:

@@ -6,6 +6,7 @@ its file system is not asked again while it lives.
 
 import asyncio
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Sequence
@@ -83,7 +84,9 @@ def _sample(path: str, out: str, err: str) -> tuple[DiskSample, str]:
         size, blocks, free, usable, inodes, inodes_free = map(int, numbers)
     except ValueError:
         reason = " ".join(err.split()).rpartition(": ")[2] or "no answer that can be read"
-        return DiskSample(at=at, path=path, trouble=f"{path} cannot be read: {reason}"), ""
+        trouble = f"{path} cannot be read: {reason}"
+        missing = reason == os.strerror(errno.ENOENT)
+        return DiskSample(at=at, path=path, trouble=trouble, missing=missing), ""
     sample = DiskSample(
         at=at,
         path=path,

@@ -105,7 +105,8 @@ def test_one_look_prints_the_report(environment, tmp_path):
     """`--once -o json` is what would be sent; nothing is written and nobody is asked."""
     told = once("--once", "-o", "json", "--state-dir", str(tmp_path / "state"), **environment)
     report = json.loads(told.stdout)
-    assert [device["name"] for device in report["report"]["devices"]] == ["gpu0", "gpu1"]
+    devices = report["report"]["devices"]
+    assert [one["name"] for one in devices if one["kind"] == "gpu"] == ["gpu0", "gpu1"]
     assert report["report"]["simulated"]
     assert not (tmp_path / "state").exists()
 
@@ -150,7 +151,7 @@ def test_systemd_is_told(start_agent, controller, environment, tmp_path):
         agent = start_agent(environment=environment | {"NOTIFY_SOCKET": path})
         assert listener.recv(4096) == b"READY=1"
         status = ""
-        while "2 of 2 devices healthy, 0 launchers, connected to" not in status:
+        while "3 of 3 devices healthy, 0 launchers, connected to" not in status:
             message = listener.recv(4096).decode()
             assert message.startswith("WATCHDOG=1")
             status = message
