@@ -4,6 +4,7 @@ from aegis_agent.book import Book
 from aegis_agent.senses.gpu import GpuSense
 from aegis_agent.senses.guard import Guard
 from aegis_agent.senses.host import HostSense
+from aegis_agent.senses.kernel import KernelSense
 from aegis_agent.senses.nic import NicSense
 from aegis_agent.senses.pcie import PcieSense
 from aegis_agent.senses.sense import Sense
@@ -17,5 +18,6 @@ def all_senses(settings: Settings, book: Book) -> list[Sense]:
         NicSense(settings, book),
         PcieSense(settings, book),
         HostSense(settings, book),
+        KernelSense(settings, book),
     ]
     return [Guard(sense) for sense in senses]

@@ -155,7 +155,7 @@ class KernelLog:
         """The lines that are new. `waited`: the first of them was written just now."""
         now = time.monotonic()
         sequence, drift = self._position.sequence, self._position.drift
-        lines = []
+        lines: list[tuple[Line, float]] = []
         for record in records:
             line = parse_line(record)
             if line.sequence is not None:

@@ -11,17 +11,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from aegis.model.fault import FaultClass, Severity
 from aegis_agent.probes.kernel import context, reset
 from aegis_agent.probes.kernel.burst import LINE_LENGTH_MAX, Burst
 from aegis_agent.probes.kernel.line import KERNEL, Line
+from aegis_agent.probes.kernel.pattern import Finding
 from aegis_agent.probes.kernel.reset import SILENCE_SECONDS, Resets
 from aegis_agent.probes.kernel.signals import Signal
-
-if TYPE_CHECKING:
-    from aegis_agent.probes.kernel.classify import Finding
 
 BURSTS_MAX, THREADS_MAX = 128, 256
 _APART = ("block", "xid")  # faults of one class and device that are not the same fault
@@ -40,7 +37,7 @@ class Follow:
     """Fed with lines and the time, gives signals."""
 
     def __init__(
-        self, classify: "Callable[[str], Finding | None]", memory: FollowMemory | None = None
+        self, classify: Callable[[str], Finding | None], memory: FollowMemory | None = None
     ) -> None:
         self._classify = classify
         self.memory = memory or FollowMemory()
@@ -102,14 +99,14 @@ class Follow:
             burst.explain(text, now)
 
     def _found(
-        self, finding: "Finding", text: str, device: str, happened: float, now: float
+        self, finding: Finding, text: str, device: str, happened: float, now: float
     ) -> Iterator[Signal]:
         details = dict(finding.details)
         if finding.fault_class in reset.CLASSES:
             took = self.memory.resets.take(
                 finding.fault_class, device, happened, text[:LINE_LENGTH_MAX]
             )
-            if took:
+            if took is not None:
                 details["seconds"] = f"{took:.1f}"
         key = _key(finding, device)
         burst = self.memory.bursts.get(key)
@@ -157,7 +154,7 @@ class Follow:
                 del self.memory.threads[name]
 
 
-def _key(finding: "Finding", device: str) -> str:
+def _key(finding: Finding, device: str) -> str:
     apart = [finding.details[name] for name in _APART if name in finding.details]
     return "\t".join((finding.fault_class.value, finding.severity.value, device, *apart))
 

@@ -42,7 +42,9 @@ class Resets:
 
     under_way: dict[str, Reset] = field(default_factory=dict)
 
-    def take(self, fault_class: FaultClass, device: str, happened: float, text: str) -> float:
+    def take(
+        self, fault_class: FaultClass, device: str, happened: float, text: str
+    ) -> float | None:
         """A line of a reset; how long it took, where this is its end and its begin was seen."""
         if fault_class is BEGIN:
             if len(self.under_way) < RESETS_MAX:
@@ -56,7 +58,7 @@ class Resets:
             self._forget_companions()
             if ended is not None:
                 return max(0.0, happened - ended.begun)
-        return 0.0
+        return None
 
     def overdue(self, now: float) -> list[tuple[str, Reset]]:
         """Those that began and were not heard of again. They are no longer under way."""
