@@ -48,9 +48,16 @@ ANY = (
             "ionic 0000:b5:00.0 enp181s0: Failed to init rx queues: -5", "ionic_lif.c, every driver"),
     Pattern(F.NIC_QUEUE_ERROR, ERROR, "queue", r"\b(?:tx|rx|admin|notify|completion|event) ?queues?(?: \d+)? (?:is )?(?:error|hung|stuck|stalled|overflow\w*|failed)\b",
             "ena 0000:00:05.0 eth0: Rx queue 3 stalled", "every driver"),
+    Pattern(F.NIC_FIRMWARE_FATAL, FATAL, "", r"\b(?:fw|firmware|internal) (?:fatal )?error detected|\b(?:firmware|device|adapter|hca) reset (?:has )?(?:failed|timed out)|firmware (?:has )?(?:crashed|asserted|died)",
+            "mlx4_core 0000:04:00.0: Internal error detected:", "mlx4 catas.c"),
+    Pattern(F.NIC_FIRMWARE_RECOVERED, INFO, "recover", r"\b(?:firmware|fw|device|adapter) (?:has |is |was )?recovered|recovery (?:succeeded|successful|completed?)",
+            "qede 0000:18:00.0 eth2: Firmware recovered", "every driver"),
+    Pattern(F.NIC_FIRMWARE_RESET, WARNING, "reset", r"\b(?:is going to be|is being|will be|was|has been) reset\b|\bresetting (?:the )?(?:device|adapter|firmware|nic|chip|controller|hw|hardware|lif|function|port)\b"
+            r"|\b(?:firmware|fw|emp|device|adapter|hw|hardware|chip|function[- ]level) reset (?:started|start|in progress|requested|initiated|triggered|event|detected|done|complete\w*|succe\w+)\b|\binitiating reset\b",
+            "mlx4_core 0000:04:00.0: device is going to be reset", "mlx4 catas.c"),
 )
 RDMA = (
-    Pattern(F.NIC_RDMA_ERROR, ERROR, "", r"^(?!.*\b(?:register|optional|not supported)\b).*\b(?:fail\w*|fatal|timed? ?out|async(?:hronous)? event|catastrophic|error)\b",
+    Pattern(F.NIC_RDMA_ERROR, ERROR, "", r"^(?!.*\b(?:register|optional|not supported|query|debugfs|sysfs)\b).*\b(?:fail\w*|fatal|timed? ?out|async(?:hronous)? event|catastrophic|error)\b",
             "infiniband ionic_2: Failed to modify QP", "drivers of RDMA devices"),
 )
 # fmt: on
