@@ -14,6 +14,7 @@ from aegis_agent.book import Book
 from aegis_agent.probes import gpu, gpu_names, gpu_survey
 from aegis_agent.probes.gpu import GpuMemory, Silence
 from aegis_agent.probes.subject import Judgement, Subject
+from aegis_agent.senses.gpu_cper import CperDesk
 from aegis_agent.settings import Settings
 from aegis_agent.sources.gpu_news import (
     DEADLINE_SECONDS,
@@ -21,13 +22,15 @@ from aegis_agent.sources.gpu_news import (
     GpuLibrary,
     GpuNews,
     GpuRead,
+    GpuRecorded,
+    GpuRecordsRead,
     GpuSilent,
     GpusListed,
     GpusUnavailable,
     GpuSurveyed,
     Translator,
 )
-from aegis_agent.sources.prober import SLOW_SECONDS, Prober
+from aegis_agent.sources.prober import Prober, slow_seconds
 
 _log = logging.getLogger(__name__)
 Sample = TypeVar("Sample")
@@ -35,7 +38,6 @@ _MEMORY = TypeAdapter(GpuMemory)
 _KEY, _SIMULATED_KEY = "gpu ", "simulated-gpu "
 _LOOK_SECONDS_MAX = 15.0
 _LOOK_AGAIN_SECONDS = 30.0  # while a GPU is missing
-_SURVEY_SECONDS_MAX = 3 * SLOW_SECONDS + DEADLINE_SECONDS
 
 
 class GpuSense:
@@ -49,6 +51,7 @@ class GpuSense:
         self._stale_seconds = max(
             3 * settings.poll_seconds, DEADLINE_SECONDS + settings.poll_seconds + 1
         )
+        self._survey_seconds_max = 3 * slow_seconds(settings.poll_seconds) + DEADLINE_SECONDS
         self._source = ""
         self._library = ""
         self._simulated = False
@@ -62,12 +65,13 @@ class GpuSense:
         self._resetting: set[str] = set()
         self._looked_again_at = 0.0
         self._looked = asyncio.Event()  # each GPU was read, or is known not to be readable
+        self._records = CperDesk(book)
         self._prober = Prober(settings.poll_seconds, Translator(self.take))
         self.holders: dict[str, tuple[tuple[int, str], ...]] = {}  # by device: pid and name
 
     def source(self) -> str:
-        """Package, library and driver, or why no GPU is read."""
-        return self._source
+        """Package, library and driver, or why no GPU is read; and why no error records are."""
+        return "; ".join(filter(None, (self._source, self._records.trouble())))
 
     async def watch(self) -> None:
         """Until cancelled."""
@@ -93,7 +97,7 @@ class GpuSense:
             if device and device.health == Health.HEALTHY and age > self._stale_seconds:
                 detail = f"not read for more than {self._stale_seconds:.0f} s"
                 self._book.put(replace(device, health=Health.UNKNOWN, detail=detail))
-            if now - self._surveyed_at.get(identity, now) > _SURVEY_SECONDS_MAX:
+            if now - self._surveyed_at.get(identity, now) > self._survey_seconds_max:
                 del self._surveyed_at[identity]
                 self._book.set_counters(self.name, memory.name, {})
                 self.holders.pop(memory.name, None)
@@ -114,12 +118,12 @@ class GpuSense:
                 self._facts[self._known(news.identity)] = news.facts
             case GpuRead():
                 self._read(news)
+            case GpuRecorded() | GpuRecordsRead():
+                self._recorded(news)
             case GpuSurveyed():
                 self._surveyed(news)
-            case GpuSilent(identity=None):
-                self._all_silent(news.silence, expected=True)
             case GpuSilent():
-                self._silent(self._known(news.identity or ""), news.silence)
+                self._silenced(news)
             case _:
                 assert_never(news)
         if isinstance(news, GpusUnavailable) or self._all_seen():
@@ -146,6 +150,7 @@ class GpuSense:
         if self._same:  # it is told again with the driver's version
             self._say_source("GPUs are read.", news.text)
         self._memories = self._book.recall(self._key(""), _MEMORY) | self._memories
+        self._records.recall(simulated=news.simulated)
 
     def _say_source(self, sentence: str, text: str) -> None:
         if text != self._source:
@@ -188,6 +193,7 @@ class GpuSense:
 
     def _forget(self, identity: str) -> GpuMemory:
         self._book.spool.erase(self._key(identity))
+        self._records.forget(identity)
         return self._memories.pop(identity)
 
     def _find_missing(self, news: GpusListed, missing: set[str]) -> None:
@@ -219,8 +225,24 @@ class GpuSense:
             self._vram_used_mb[identity] = news.vram_used_mb
         self._judge(identity, gpu.observe, news.reading)
 
+    def _silenced(self, news: GpuSilent) -> None:
+        if news.identity is None:
+            self._all_silent(news.silence, expected=True)
+        else:
+            self._silent(self._known(news.identity), news.silence)
+
     def _silent(self, identity: str, silence: Silence) -> None:
         self._judge(identity, gpu.silent, silence)
+
+    def _recorded(self, news: GpuRecorded | GpuRecordsRead) -> None:
+        identity = self._known(news.identity)
+        memory = self._memories.get(identity)
+        if memory is None:
+            return
+        if isinstance(news, GpuRecorded):
+            self._records.record(self._subject(identity, memory), news.reading)
+        else:
+            self._records.looked(memory.name, news.status, news.found)
 
     def _surveyed(self, news: GpuSurveyed) -> None:
         identity, survey = self._known(news.identity), news.survey

@@ -168,7 +168,7 @@ def inject(
     *,
     age_seconds: float = 0.0,
     afids: Sequence[int] | None = None,
-) -> bytes:
+) -> None:
     """Append a record to the GPU's ring; `afids` is what the library will say of it."""
     place = folder / f"gpu{gpu}"
     if not place.is_dir():
@@ -186,7 +186,6 @@ def inject(
         lines = afid_file.read_text() if afid_file.exists() else ""
         _put(afid_file, f"{lines}{record_id} {' '.join(map(str, afids))}\n".encode())
     _put(ring_file, ring + data + b"\0")
-    return data
 
 
 def _injected(kind: str, at: float, record_id: str) -> bytes:

@@ -38,6 +38,8 @@ _FUNCTIONS = {
     "violation_status": "amdsmi_get_violation_status",
     "process_list": "amdsmi_get_gpu_process_list",
     "xgmi_link_status": "amdsmi_get_gpu_xgmi_link_status",
+    "gpu_cper_entries": "amdsmi_get_gpu_cper_entries",
+    "afids_from_cper": "amdsmi_get_afids_from_cper",
 }
 _ESSENTIAL = frozenset({"init", "processor_handles", "device_uuid", "ecc_count", "total_ecc_count"})
 # A call that hangs or crashes its process and is none of the essential is left out for a while.
@@ -98,14 +100,20 @@ class Calls:
 
     def offers(self, call: str) -> bool:
         """Whether package and library have the call and it is safe."""
-        return call not in self._refused and hasattr(self._amdsmi, _FUNCTIONS[call])
+        return call not in self._refused and self._function(call) is not None
+
+    def _function(self, call: str) -> Any:
+        """Some that the package does not export stand in its interface all the same."""
+        name = _FUNCTIONS[call]
+        interface = getattr(self._amdsmi, "amdsmi_interface", None)
+        return getattr(self._amdsmi, name, None) or getattr(interface, name, None)
 
     def __call__(self, call: str, *arguments: Any, label: str = "") -> Any:
         """Make the call. Raises CallError."""
         label = label or call
         self._page.write(self._index, time.monotonic(), label, self.polls)
         try:
-            return getattr(self._amdsmi, _FUNCTIONS[call])(*arguments)
+            return self._function(call)(*arguments)
         except self._amdsmi.AmdSmiLibraryException as error:
             raise CallError(label, error.get_error_code()) from error
         except self._amdsmi.AmdSmiException as error:

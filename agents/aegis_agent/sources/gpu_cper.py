@@ -32,18 +32,19 @@ class CperRing:
     """One GPU's ring, and how far it has been read.
 
     `entries(mask, buffer_bytes, cursor)` and `afids(record)` are the library's calls: they answer
-    None when they fail. `status` gives the last failure of the first.
+    None when they fail. `why` gives the status with which the first failed.
     """
 
     def __init__(
         self,
         entries: Callable[[int, int, int], Any],
         afids: Callable[[bytes], Any],
-        status: Callable[[], int | None],
+        why: Callable[[], int | None],
     ) -> None:
         self._entries = entries
         self._afids = afids
-        self._status = status
+        self._why = why
+        self.status = 0  # of the last call; 0 where it succeeded
         self._cursor = 0
         self._last = ""  # the digest of the newest record that was read
 
@@ -87,10 +88,10 @@ class CperRing:
         records: list[bytes] = []
         size = _BUFFER_BYTES
         for page_number in range(_PAGES_MAX):
-            answer = self._entries(_ALL_SEVERITIES, size, cursor)
-            if answer is None and self._status() == OUT_OF_RESOURCES and size < _BUFFER_BYTES_MAX:
+            answer = self._page(size, cursor)
+            if self.status == OUT_OF_RESOURCES and size < _BUFFER_BYTES_MAX:
                 size = _BUFFER_BYTES_MAX
-                answer = self._entries(_ALL_SEVERITIES, size, cursor)
+                answer = self._page(size, cursor)
             if answer is None:
                 return (records, cursor) if page_number else None
             _, following, page, status = answer
@@ -100,6 +101,11 @@ class CperRing:
             if status != MORE_DATA or stuck:
                 break
         return records, cursor
+
+    def _page(self, size: int, cursor: int) -> Any:
+        answer = self._entries(_ALL_SEVERITIES, size, cursor)
+        self.status = 0 if answer is not None else self._why() or 0
+        return answer
 
     def _line(self, record: CperRecord, raw: bytes, now: float, booted_at: float) -> dict[str, Any]:
         library: Sequence[int] = record.afids

@@ -2,14 +2,16 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from aegis_agent.probes.cper_records import CperReading
 from aegis_agent.probes.ecc import EccCounts
 from aegis_agent.probes.gpu import GpuReading, Silence
 from aegis_agent.probes.gpu_names import unidentified
 from aegis_agent.probes.gpu_survey import GpuSurvey
+from aegis_agent.sources.gpu_cper import reading
 
 DEADLINE_SECONDS = 2.0  # of one call
 _DEATHS_STALLED = 3  # in a row: the GPU cannot be read
@@ -67,6 +69,23 @@ class GpuSurveyed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRecorded:
+    """One error record of a GPU was read, not for the first time perhaps."""
+
+    identity: str
+    reading: CperReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRecordsRead:
+    """One GPU's error records were looked for."""
+
+    identity: str
+    status: int  # of the call; 0 where it succeeded
+    found: Mapping[str, int]  # new ones, by age
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSilent:
     """One GPU was not read; without an identity: none of them."""
 
@@ -75,7 +94,15 @@ class GpuSilent:
 
 
 GpuNews: TypeAlias = (
-    GpuLibrary | GpusUnavailable | GpusListed | GpuIdentified | GpuRead | GpuSurveyed | GpuSilent
+    GpuLibrary
+    | GpusUnavailable
+    | GpusListed
+    | GpuIdentified
+    | GpuRead
+    | GpuRecorded
+    | GpuRecordsRead
+    | GpuSurveyed
+    | GpuSilent
 )
 
 
@@ -118,6 +145,13 @@ class Translator:
             case "survey":
                 identity = self._identity(line["index"])
                 self._tell(GpuSurveyed(identity=identity, survey=_survey(line)))
+            case "record":
+                identity = self._identity(line["index"])
+                self._tell(GpuRecorded(identity=identity, reading=reading(line)))
+            case "records":
+                identity = self._identity(line["index"])
+                status, found = line["status"], line["found"]
+                self._tell(GpuRecordsRead(identity=identity, status=status, found=found))
             case "stalled" | "died" | "failed":
                 self._silent(line)
 

@@ -1,7 +1,8 @@
 """The process of one GPU: calls amdsmi, tells what it answers, and ends with its process.
 
 discovery      which GPUs are there, by address
-a GPU's own    what it is; then error counters with each poll and the slow survey now and then
+a GPU's own    what it is; then error counters with each poll, and now and then its error records
+               and the slow survey
 """
 
 import argparse
@@ -21,6 +22,7 @@ from aegis_agent.sources.gpu_calls import (
     handle_label,
     number,
 )
+from aegis_agent.sources.gpu_cper import NOT_OFFERED, CperRing
 from aegis_agent.sources.gpu_identity import identity
 from aegis_agent.sources.gpu_library import Library
 from aegis_agent.sources.gpu_survey import Survey
@@ -102,7 +104,7 @@ class Reader:
         self._handle = self._find()
         told = identity(self._child.address, self._calls, self._handle, self._ask)
         self._report("gpu", index=self._child.index, **told)
-        survey = Survey(self._amdsmi, self._ask)
+        survey, ring = Survey(self._amdsmi, self._ask), self._ring()
         blocks = self._enabled_blocks()
         self._calls.failed = {}
         poll = self._options.poll_seconds
@@ -111,6 +113,7 @@ class Reader:
             slow = self._calls.polls % slow_every == 0
             self._tell("reading", self._read(blocks, slow))
             if slow:
+                self._tell_records(ring)
                 self._tell("survey", survey.read())
             self._calls.done()
             # All children wake together, so that the agent wakes once.
@@ -142,6 +145,29 @@ class Reader:
             hung=sorted(self._hung),
             **answers,
         )
+
+    def _ring(self) -> CperRing:
+        return CperRing(
+            lambda *arguments: self._ask("gpu_cper_entries", *arguments),
+            self._decode_record,
+            lambda: self._calls.failed.get("gpu_cper_entries"),
+        )
+
+    def _decode_record(self, record: bytes) -> Any:
+        if self._is_left_out("afids_from_cper"):
+            return None
+        answer = self._calls.attempt("afids_from_cper", record)
+        self._hung.discard("afids_from_cper")
+        return answer
+
+    def _tell_records(self, ring: CperRing) -> None:
+        """A line each: together they may be longer than a line may be."""
+        found, records = ring.look()
+        self._calls.failed = {}  # it says nothing of the GPU's health
+        status = ring.status if self._calls.offers("gpu_cper_entries") else NOT_OFFERED
+        for record in records:
+            self._report("record", index=self._child.index, **record)
+        self._report("records", index=self._child.index, status=status, found=found)
 
     def _read(self, blocks: dict[str, Any], slow: bool) -> dict[str, Any]:  # noqa: FBT001
         counts = {}

@@ -16,7 +16,7 @@ from aegis_agent.sources.gpu_news import DEADLINE_SECONDS
 _log = logging.getLogger(__name__)
 
 GPU_MODULE = "aegis_agent.sources.gpu"
-SLOW_SECONDS = 10.0  # between two looks at what changes seldom
+_SLOW_SECONDS_MAX, _SLOW_POLLS = 10.0, 10  # between two looks at what changes slowly
 _QUIET_SECONDS = 30.0  # the prober says something every five
 _PAUSE_SECONDS_MAX = 60.0
 
@@ -29,6 +29,11 @@ class Translate(Protocol):
 
     def ended(self, reason: str) -> bool:
         """The prober is gone. True if it had said why."""
+
+
+def slow_seconds(poll_seconds: float) -> float:
+    """Between two looks at what changes slowly."""
+    return min(_SLOW_SECONDS_MAX, _SLOW_POLLS * poll_seconds)
 
 
 class Prober:
@@ -69,7 +74,7 @@ class Prober:
             sys.executable,
             *("-m", self._module),
             *("--poll-seconds", str(self._poll_seconds)),
-            *("--slow-seconds", str(SLOW_SECONDS)),
+            *("--slow-seconds", str(slow_seconds(self._poll_seconds))),
             *("--deadline-seconds", str(DEADLINE_SECONDS)),
             *self._flags,
             stdin=asyncio.subprocess.PIPE,

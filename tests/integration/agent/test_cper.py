@@ -126,3 +126,91 @@ def test_without_permission_nothing_is_read_and_nothing_lost(looking, gpus):
     assert looking.look() == {"found": {}, "told": [], "status": 10}
     devices.clear_faults(gpus)
     assert looking.look()["told"] == [["1:1", [30], ""]]
+
+
+# ── through the agent ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def seen(start_agent, controller):
+    """An agent that has read both GPUs."""
+    agent = start_agent()
+    for name in ("gpu0", "gpu1"):
+        controller.wait_device(name, "healthy")
+    return agent
+
+
+def counters(controller, name):
+    return dict(controller.device(name).counters)
+
+
+def test_a_fatal_record_arrives_with_number_and_service_action(seen, controller, gpus):
+    """From the driver's ring through amdsmi and the spool to the controller."""
+    cper.inject(gpus, 1, "xgmi")
+    fault = controller.wait_fault("gpu.xgmi.error")
+    assert (fault.device, fault.severity, fault.simulated) == ("gpu1", "fatal", True)
+    details = dict(fault.details)
+    assert (details["afid"], details["error"], details["serial"]) == (
+        "18",
+        "XGMI PCS CRCErr",
+        "SIM00000001",
+    )
+    assert "AFID 18" in fault.evidence[0].text
+    assert fault.evidence[1].source == "AMD service action AMDGPUXgmi"
+    controller.wait(lambda: counters(controller, "gpu1").get("error_records") == 1, "its counter")
+    assert controller.device("gpu1").health == "healthy"  # the counters tell of that
+
+
+def test_records_are_told_once_over_restarts(seen, start_agent, controller, gpus):
+    """The ring outlives the agent; what was told of it is in the spool."""
+    cper.inject(gpus, 0, "fatal")
+    controller.wait_fault("gpu.ras.fatal")
+    seen.end()
+    cper.inject(gpus, 0, "threshold")
+    start_agent()
+    controller.wait_fault("gpu.memory.bad_page_threshold")
+    assert controller.classes() == ["gpu.ras.fatal", "gpu.memory.bad_page_threshold"]
+
+
+def test_old_records_flag_nobody(start_agent, controller, gpus):
+    """They are counted, and the GPU is well."""
+    for _ in range(30):
+        cper.inject(gpus, 0, "fatal", age_seconds=4000)
+    start_agent()
+    controller.wait_device("gpu0", "healthy")
+    controller.wait(
+        lambda: counters(controller, "gpu0").get("error_records_old") == 30, "old records counted"
+    )
+    assert controller.classes() == []
+
+
+def test_without_root_it_is_said_and_nobody_is_blamed(start_agent, controller, gpus):
+    """Records may be there that nobody sees: neither healthy nor unhealthy for that."""
+    devices.add_fault(gpus, "amdsmi_get_gpu_cper_entries", "*", "status=10")
+    start_agent()
+    controller.wait_device("gpu1", "healthy")
+    said = "error records (CPER) are for root alone to read"
+    controller.wait(lambda: said in dict(controller.last.sources)["gpu"], "why none are read")
+    assert dict(controller.last.sources)["gpu"].count("CPER") == 1
+    devices.clear_faults(gpus)
+    controller.wait(lambda: "CPER" not in dict(controller.last.sources)["gpu"], "records read")
+    assert controller.classes() == []
+
+
+def test_a_decoder_that_crashes_takes_no_record_with_it(seen, controller, gpus):
+    """Its process dies once; the next one does without it."""
+    devices.add_fault(gpus, "amdsmi_get_afids_from_cper", "*", "crash")
+    cper.inject(gpus, 1, "fatal")
+    fault = controller.wait_fault("gpu.ras.fatal")
+    assert "the library decodes it as nothing" in dict(fault.details)["decoders_differ"]
+    controller.wait_device("gpu1", "healthy")
+    assert seen.process.poll() is None
+
+
+def test_a_ring_that_cannot_be_read_hides_nothing_else(seen, controller, gpus):
+    """Its call hangs: the process is ended, and the next one leaves it out for a while."""
+    devices.add_fault(gpus, "amdsmi_get_gpu_cper_entries", "0", "hang")
+    controller.wait_fault("gpu.probe.stalled")
+    devices.set_counts(gpus, 0, "umc", (0, 1, 0))
+    assert controller.wait_fault("gpu.ecc.uncorrectable").device == "gpu0"
+    assert controller.device("gpu1").health == "healthy"

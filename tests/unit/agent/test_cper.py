@@ -144,6 +144,22 @@ def test_times_of_the_driver_and_of_the_specification():
     assert only(patched(data, 16, bytes(4))).at is None  # the time is not flagged as valid
 
 
+@given(st.integers(0, 253402300799))
+def test_every_second_until_the_year_9999_is_read_as_it_was_written(at):
+    """Leap days and centuries too."""
+    severity, sections = building.KINDS["corrected"]
+    assert only(building.record(sections, severity=severity, at=at)).at == at
+
+
+def test_days_that_are_none_are_no_time():
+    """The thirtieth of February, and the leap day of 2100."""
+    data = build()
+    for year, month, day in ((0x19, 2, 29), (0, 2, 30), (25, 4, 31), (25, 13, 1)):
+        assert only(patched(data, 28, bytes([day, month, year, 20]))).at is None
+    assert only(patched(data, 28, bytes([29, 2, 0, 21]))).at is None
+    assert only(patched(data, 28, bytes([29, 2, 24, 20]))).at is not None
+
+
 @pytest.mark.parametrize(
     ("offset", "raw", "afids", "words"),
     [
