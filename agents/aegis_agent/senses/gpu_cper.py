@@ -30,7 +30,7 @@ class CperDesk:
     def recall(self, *, simulated: bool) -> None:
         """What is remembered of GPUs of that kind."""
         self._simulated = simulated
-        self._memories = self._book.recall(self._key(""), _MEMORY)
+        self._memories = self._book.recall(self._key(""), _MEMORY) | self._memories
 
     def forget(self, identity: str) -> None:
         """The GPU was replaced."""

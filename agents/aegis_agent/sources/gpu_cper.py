@@ -4,12 +4,13 @@ The driver keeps them in a ring, oldest first, and the library numbers them by a
 ring is full each new record pushes one out and all numbers shift; when the driver is loaded anew
 they start at zero. So the last known record is read again each time: it must stand where it stood.
 
-Each record goes to the agent as one line, decoded: a record may be longer than a line may be.
+Each record goes to the agent decoded, as a line or some: a record may be longer than a line may be.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from aegis_agent.probes import cper
@@ -24,7 +25,7 @@ _ALL_SEVERITIES = 0b111
 _BUFFER_BYTES, _BUFFER_BYTES_MAX = 256 << 10, 4 << 20  # a record of many banks may be long
 _PAGES_MAX = 100  # in one look; a ring that is read for the first time may hold ten thousand
 _BACK = (1, 20, 400)  # so far back the last known record is looked for
-_FINDINGS_MAX = 6
+_FINDINGS_MAX = 6  # in a line
 _TEXT_MAX = 160
 
 
@@ -59,7 +60,7 @@ class CperRing:
             known = age(record.at, now, booted_at)
             found[known.value] += 1
             if known in TOLD_AGES:
-                lines.append(self._line(record, raw, now, booted_at))
+                lines += self._lines(record, raw, now, booted_at)
         return dict(found), lines
 
     def _new(self) -> list[bytes]:
@@ -107,13 +108,21 @@ class CperRing:
         self.status = 0 if answer is not None else self._why() or 0
         return answer
 
-    def _line(self, record: CperRecord, raw: bytes, now: float, booted_at: float) -> dict[str, Any]:
+    def _lines(
+        self, record: CperRecord, raw: bytes, now: float, booted_at: float
+    ) -> Iterator[dict[str, Any]]:
+        """The record in parts: one with many kinds of errors would be too long for a line."""
         library: Sequence[int] = record.afids
         if MALFORMED not in record.afids:  # a library may stumble over what we cannot read
             answer = self._afids(raw)
             library = list(answer[0]) if answer else []
         folded, note = fold(record, library)
-        return {"read_at": now, "booted_at": booted_at, "note": note, "record": _told(folded)}
+        told = {"read_at": now, "booted_at": booted_at, "note": note}
+        for start in range(0, len(folded.findings), _FINDINGS_MAX):
+            findings = folded.findings[start : start + _FINDINGS_MAX]
+            digest = f"{folded.digest}+{start}" if start else folded.digest
+            part = replace(folded, findings=findings, digest=digest)
+            yield {**told, "record": _told(part)}
 
 
 def reading(line: dict[str, Any]) -> CperReading:
@@ -136,7 +145,7 @@ def _told(record: CperRecord) -> dict[str, Any]:
             finding.syndrome,
             finding.count,
         )
-        for finding in record.findings[:_FINDINGS_MAX]
+        for finding in record.findings
     ]
     fields = {name: getattr(record, name) for name in CperRecord.__slots__}
     return {**fields, "findings": findings}

@@ -301,3 +301,19 @@ def test_records_of_no_length_and_of_garbage_pass():
     ring = Ring(b"", build(at=time.time())[:200], b"CPER", *many(1, 2))
     _, lines = ring.reader().look()
     assert [reading(line).record.findings[0].afid for line in lines] == [31, 31, 31, 30]
+
+
+def test_a_record_with_many_kinds_of_errors_is_told_in_parts(subject):
+    """None is lost, and all of it is told once."""
+    banks = [building.runtime(1 << 63 | code << 16, building.XGMI_IPID) for code in range(20)]
+    banks += building.KINDS["deferred"][1]
+    record = building.record(banks, severity=0, at=time.time(), record_id="0:1")
+    reader = Ring(record).reader()
+    found, lines = reader.look()
+    assert found == {"fresh": 1}
+    readings = [reading(json.loads(json.dumps(line))) for line in lines]
+    assert all(len(json.dumps(line)) < 3500 for line in lines)
+    faults, memory = judge(subject, *readings)
+    assert len(faults) == 21
+    assert FaultClass.GPU_ECC_DEFERRED in {fault.fault_class for fault in faults}
+    assert judge(subject, *readings, memory=memory)[0] == []
