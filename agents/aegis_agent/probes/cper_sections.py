@@ -100,15 +100,15 @@ def _aca(registers: bytes, *, threshold: bool, mi450: bool) -> Finding:
     if layout is None:
         text = f"{len(registers)} bytes of registers are neither 32 nor 128"
         return Finding(afid=INCOMPLETE, text=text)
+    if threshold:  # the driver fills in registers that stand for nothing
+        text = "the section is flagged: the number of bad memory pages reached the GPU's threshold"
+        return Finding(afid=THRESHOLD, text=text)
     words = struct.unpack(f"<{len(registers) // 8}Q", registers)
     status, address, ipid, syndrome = (words[place] for place in layout)
     bank = Bank(status=status, ipid=ipid)
-    if status in {0, _ALL_ONES} and not threshold:
+    if status in {0, _ALL_ONES}:
         what = "zero" if not status else "all ones"
         return Finding(afid=INVALID, text=f"the bank's STATUS is {what}", bank=bank)
-    if threshold:
-        text = "the section is flagged: the number of bad memory pages reached the GPU's threshold"
-        return Finding(afid=THRESHOLD, text=text, bank=bank)
     afid = afid_of_mi450_aca(status, ipid) if mi450 else afid_of_aca(status, ipid)
     return Finding(
         afid=afid,

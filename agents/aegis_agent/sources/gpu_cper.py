@@ -54,7 +54,7 @@ class CperRing:
         now = time.time()
         booted_at = now - time.clock_gettime(time.CLOCK_BOOTTIME)
         found: Counter[str] = Counter()
-        lines = []
+        lines: list[dict[str, Any]] = []
         for raw in self._new():
             record = cper.decode_one(raw)
             known = age(record.at, now, booted_at)
