@@ -26,6 +26,8 @@ _ORDER = (
     "incidents",
     "pause",
     "resume",
+    "scan",
+    "faults",
 )
 _EXTRAS = {"controller": "controller", "agent": "agent", "run": "agent", "demo": "controller,agent"}
 _EPILOG = """\

@@ -24,6 +24,9 @@ from aegis_agent.uplink import Uplink
 _FAULTS_PER_REPORT = 200
 _BEAT_SECONDS_MAX = 1.0
 _LAUNCHERS_KEY = "launchers"
+_ASK_WHERE = ("kernel",)  # senses that know devices by address: others have to find those first
+_LOOK_SECONDS_MAX, _LOOK_AGAIN_SECONDS_MAX = 11.0, 2.0
+_CANCEL_SECONDS_MAX = 1.0
 
 
 class Agent:
@@ -173,12 +176,27 @@ def compose(
     )
 
 
-async def look_once(settings: Settings) -> Report:
-    """Look at every device once, remember nothing, and give the report that would be sent."""
+async def look_once(settings: Settings) -> tuple[Report, tuple[str, ...]]:
+    """Look at every device once, remember nothing; the report, and the senses that were late."""
     book = make_book(settings, Spool(None), lambda: None)
     senses = all_senses(settings, book)
-    await asyncio.gather(*(sense.look() for sense in senses))
-    return compose(settings, book, senses, (), 1)
+    finders = [sense for sense in senses if sense.name not in _ASK_WHERE]
+    late = await _look(finders, _LOOK_SECONDS_MAX)
+    late += await _look([one for one in senses if one not in finders], _LOOK_AGAIN_SECONDS_MAX)
+    return compose(settings, book, senses, (), 1), tuple(late)
+
+
+async def _look(senses: Sequence[Sense], seconds: float) -> list[str]:
+    """Look through all of these at once; the names of those that did not end in time."""
+    looks = {asyncio.create_task(sense.look()): sense.name for sense in senses}
+    if not looks:
+        return []
+    _, late = await asyncio.wait(looks, timeout=seconds)
+    for look in late:
+        look.cancel()
+    if late:
+        await asyncio.wait(late, timeout=_CANCEL_SECONDS_MAX)
+    return [looks[look] for look in late]
 
 
 def notify(state: str) -> None:

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     except SettingsError as error:
         return _fail(error, _USAGE)
     if arguments.once:
-        report = asyncio.run(look_once(settings))
+        report, _ = asyncio.run(look_once(settings))
         print(_as_json(report) if arguments.output == "json" else _as_table(report.report))
         return 0
     try:
