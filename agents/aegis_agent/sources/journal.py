@@ -2,8 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import re
-from collections.abc import AsyncIterator
+import subprocess
+from collections.abc import AsyncGenerator
+
+from aegis_agent.sources.kmsg import readable
 
 _CURSOR = re.compile(r'"__CURSOR" ?: ?"([^"\\]{1,512})"')
 _CHUNK_BYTES, _LINE_BYTES_MAX = 1 << 16, 1 << 20
@@ -17,44 +21,53 @@ class JournalError(Exception):
 
 async def read(program: str, lines_max: int) -> list[str]:
     """The newest entries of this boot, as JSON; at least one. Raises JournalError."""
+    return await asyncio.to_thread(_read, program, lines_max)
+
+
+def _read(program: str, lines_max: int) -> list[str]:
     command = (program, "--dmesg", f"--lines={lines_max}", "--output=json", "--no-pager")
     try:
-        child = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_LOOK_SECONDS_MAX)
     except OSError as error:
         raise JournalError(f"{program} cannot be run ({error.strerror})") from error
-    try:
-        async with asyncio.timeout(_LOOK_SECONDS_MAX):
-            told, trouble = await child.communicate()
-    except TimeoutError as error:
+    except subprocess.TimeoutExpired as error:
         raise JournalError(f"{program} does not answer") from error
-    finally:
-        await _end(child)
-    entries = _lines(told.splitlines())
+    entries = _lines(done.stdout.splitlines())
     if not entries:
-        why = " ".join(trouble.decode("utf-8", "replace").split())
+        why = " ".join(done.stderr.decode("utf-8", "replace").split())
         raise JournalError(why or f"{program} shows no kernel lines of this boot")
     return entries
 
 
-async def follow(program: str, cursor: str) -> AsyncIterator[list[str]]:
+async def follow(program: str, cursor: str) -> AsyncGenerator[list[str]]:
     """Entries as JSON, some at a time, from the cursor or from the boot on, until it ends."""
     command = [program, "--dmesg", "--follow", "--no-tail", "--output=json", "--quiet"]
     if cursor:
         command.append(f"--after-cursor={cursor}")
-    child = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
+    # A few milliseconds, once: the agent has a moment.
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: ASYNC220
+    assert child.stdout is not None  # noqa: S101  it is a pipe
+    descriptor = child.stdout.fileno()
+    os.set_blocking(descriptor, False)
     try:
         rest = b""
-        while child.stdout and (chunk := await child.stdout.read(_CHUNK_BYTES)):
+        while chunk := await _chunk(descriptor):
             *lines, rest = (rest + chunk).split(b"\n")
             rest = rest if len(rest) <= _LINE_BYTES_MAX else b""
             if entries := _lines(lines):
                 yield entries
     finally:
-        await _end(child)
+        child.stdout.close()
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_END_SECONDS_MAX)
+
+
+async def _chunk(descriptor: int) -> bytes:
+    while True:
+        await readable(descriptor)
+        with contextlib.suppress(BlockingIOError):
+            return os.read(descriptor, _CHUNK_BYTES)
 
 
 def cursor_of(entry: str) -> str:
@@ -65,13 +78,3 @@ def cursor_of(entry: str) -> str:
 
 def _lines(lines: list[bytes]) -> list[str]:
     return [line.decode("utf-8", "replace") for line in lines if line.startswith(b"{")]
-
-
-async def _end(child: asyncio.subprocess.Process) -> None:
-    if child.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        child.kill()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_END_SECONDS_MAX):
-            await child.wait()

@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from pathlib import Path
 from aegis_agent.probes.kernel.line import Line, parse_line
 from aegis_agent.sources import journal
 from aegis_agent.sources.journal import JournalError
-from aegis_agent.sources.kmsg import KMSG, Kmsg
+from aegis_agent.sources.kmsg import KMSG, Kmsg, readable
 
 _RECORDS_PER_TURN = 200  # then others have their turn
 _RECORDS_PER_LOOK = 100_000
@@ -126,7 +127,7 @@ class KernelLog:
                 if not kmsg.drained:
                     await asyncio.sleep(0)
                 elif kmsg.can_be_waited_for:
-                    await _readable(kmsg.fileno())
+                    await readable(kmsg.fileno())
                 else:
                     await asyncio.sleep(_POLL_SECONDS)
         except OSError as error:
@@ -189,11 +190,13 @@ class KernelLog:
         self._reads_journal(error)
         # What is there when we begin comes at once; what comes later is news.
         begun_at = time.time()
-        async for entries in journal.follow(self._journalctl, self._position.cursor):
-            lines = self._from_journal(entries)
-            newest = lines[-1][0].at if lines else None
-            self._caught_up = self._caught_up or (newest is not None and newest >= begun_at)
-            take(Batch(lines=tuple(lines), position=self._position, caught_up=self._caught_up))
+        following = journal.follow(self._journalctl, self._position.cursor)
+        async with contextlib.aclosing(following):
+            async for entries in following:
+                lines = self._from_journal(entries)
+                newest = lines[-1][0].at if lines else None
+                self._caught_up = self._caught_up or (newest is not None and newest >= begun_at)
+                take(Batch(lines=tuple(lines), position=self._position, caught_up=self._caught_up))
         self._text = f"{self._journalctl} ended and is started again"
 
     def _from_journal(self, entries: list[str]) -> list[tuple[Line, float]]:
@@ -217,18 +220,3 @@ class KernelLog:
             f"not read: neither {self._path} ({error.strerror}) nor the journal ({second}) may be "
             f"read; {WHAT_TO_DO}"
         )
-
-
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(descriptor, _resolve, ready)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(descriptor)
-
-
-def _resolve(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)

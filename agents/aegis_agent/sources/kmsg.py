@@ -5,6 +5,7 @@ yet; EINVAL: a record is larger than the buffer and skipped. Both leave a gap in
 numbers, by which lost records are counted.
 """
 
+import asyncio
 import errno
 import os
 import stat
@@ -102,3 +103,19 @@ def _records(lines: list[bytes]) -> list[str]:
         elif text.strip():
             records.append(text)
     return records
+
+
+async def readable(descriptor: int) -> None:
+    """Wait for news, or for the end."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(descriptor, _resolve, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _resolve(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

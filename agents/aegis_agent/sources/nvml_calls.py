@@ -4,6 +4,7 @@ The package that is called is given: only `aegis_agent.sources.nvml` imports it.
 """
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from aegis_agent.sources.children import Child, Page
@@ -22,13 +23,13 @@ LOCATIONS = {
     "shared": 5,
     "cbu": 6,
 }
-SENSORS = {
-    "temperature_c": ("nvmlDeviceGetTemperature", 0),
-    "pcie_generation": ("nvmlDeviceGetCurrPcieLinkGeneration",),
-    "pcie_generation_max": ("nvmlDeviceGetMaxPcieLinkGeneration",),
-    "pcie_width": ("nvmlDeviceGetCurrPcieLinkWidth",),
-    "pcie_width_max": ("nvmlDeviceGetMaxPcieLinkWidth",),
-    "power_mw": ("nvmlDeviceGetPowerUsage",),
+SENSORS: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "temperature_c": ("nvmlDeviceGetTemperature", (0,)),
+    "pcie_generation": ("nvmlDeviceGetCurrPcieLinkGeneration", ()),
+    "pcie_generation_max": ("nvmlDeviceGetMaxPcieLinkGeneration", ()),
+    "pcie_width": ("nvmlDeviceGetCurrPcieLinkWidth", ()),
+    "pcie_width_max": ("nvmlDeviceGetMaxPcieLinkWidth", ()),
+    "power_mw": ("nvmlDeviceGetPowerUsage", ()),
 }
 _LINK_CALLS = ("nvlink_state", "nvlink_errors")
 # A call that hangs or crashes its process and is one of these is left out for a while.

@@ -25,7 +25,7 @@ def read_links(
 
 
 def _states(calls: Calls, handle: Any, numbers: Any) -> dict[int, int]:
-    states = {}
+    states: dict[int, int] = {}
     for link in numbers:
         state = calls.ask("nvlink_state", "nvmlDeviceGetNvLinkState", handle, link)
         if state is None:

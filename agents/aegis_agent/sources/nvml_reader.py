@@ -164,7 +164,7 @@ class Reader:
         if slow:
             answers["sensors"] = {
                 name: value
-                for name, (function, *arguments) in SENSORS.items()
+                for name, (function, arguments) in SENSORS.items()
                 if (value := ask(name, function, handle, *arguments)) is not None
             }
             self._links, answers["links"] = read_links(self._calls, handle, self._links)
