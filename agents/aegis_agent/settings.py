@@ -8,6 +8,9 @@ from typing import Any
 
 import yaml
 
+from aegis_agent.probes import check_entry
+from aegis_agent.probes.check_entry import Check, CheckEntryError
+
 CONTROLLER = "http://127.0.0.1:8500"
 
 
@@ -32,6 +35,7 @@ class Settings:
     disk_paths: tuple[Path, ...] = (Path("/"),)  # beside the state folder, which is always watched
     disk_full_percent: float = 95.0
     clock_skew_seconds: float = 1.0  # allowed between this node's clock and the controller's
+    checks: tuple[Check, ...] = ()  # the site's own
     kernel_log: Path | None = Path("/dev/kmsg")  # None: not read
 
 
@@ -54,6 +58,7 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
         disk_paths=tuple(chosen.get("disk_paths", [Path("/")])),
         disk_full_percent=chosen.get("disk_full_percent") or 95.0,
         clock_skew_seconds=chosen.get("clock_skew_seconds") or 1.0,
+        checks=_all_checks(chosen.get("checks", []), path),
         kernel_log=chosen.get("kernel_log") or _default_kernel_log(chosen),
     )
 
@@ -90,13 +95,7 @@ def parse_label(text: str) -> tuple[str, str]:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text()) or {}
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read ({error.strerror})") from error
-    except yaml.YAMLError as error:
-        told = " ".join(str(error).split())
-        raise SettingsError(f"{path} is not YAML: {told}") from error
+    content = _read_yaml(path) or {}
     if not isinstance(content, dict):
         raise SettingsError(f"{path} must hold keys and values such as `node: n1`")
     settings = {}
@@ -106,9 +105,44 @@ def _read_file(path: Path) -> dict[str, Any]:
             raise SettingsError(f"{path}: unknown key {key!r}; the keys are {known}")
         try:
             settings[key] = _KEYS[key](value)
+        except CheckEntryError as error:
+            raise SettingsError(f"{path}: {error}") from error
         except (TypeError, ValueError) as error:
             raise SettingsError(f"{path}: {key} must be {error}, not {value!r}") from error
     return settings
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        told = " ".join(str(error).split())
+        raise SettingsError(f"{path} is not YAML: {told}") from error
+
+
+def _all_checks(checks: list[Check], path: Path | None) -> tuple[Check, ...]:
+    """Those of agent.yaml, and those of checks.d beside it: a check or a list of them each."""
+    found = list(checks)
+    for file in sorted((path.parent / "checks.d").glob("*.yaml")) if path else []:
+        content = _read_yaml(file)
+        try:
+            if isinstance(content, list):
+                found += check_entry.parse_all(content, "the list")
+            else:
+                found.append(check_entry.parse(content, "the check"))
+        except CheckEntryError as error:
+            raise SettingsError(f"{file}: {error}") from error
+    try:
+        check_entry.refuse_twins(found)
+    except CheckEntryError as error:
+        raise SettingsError(f"{path}: {error}") from error
+    return tuple(found)
+
+
+def _checks(value: object) -> list[Check]:
+    return check_entry.parse_all(value, "checks")
 
 
 def _text(value: object) -> str:
@@ -171,6 +205,7 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "disk_paths": _paths,
     "disk_full_percent": _percent,
     "clock_skew_seconds": _skew,
+    "checks": _checks,
     "kernel_log": _path,
 }
 

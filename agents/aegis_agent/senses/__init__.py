@@ -1,6 +1,7 @@
 """The senses of the agent. Each joins a source, its probe and what is remembered of its devices."""
 
 from aegis_agent.book import Book
+from aegis_agent.senses.checks import CheckSense
 from aegis_agent.senses.gpu import GpuSense
 from aegis_agent.senses.guard import Guard
 from aegis_agent.senses.host import HostSense
@@ -18,6 +19,7 @@ def all_senses(settings: Settings, book: Book) -> list[Sense]:
         NicSense(settings, book),
         PcieSense(settings, book),
         HostSense(settings, book),
+        CheckSense(settings, book),
         KernelSense(settings, book),
     ]
     return [Guard(sense) for sense in senses]
