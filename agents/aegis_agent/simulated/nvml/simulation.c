@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 struct gpu gpus[GPUS_MAX];
@@ -140,6 +139,10 @@ API nvmlDeviceGetCount_v2(unsigned *count) {
   return status;
 }
 
+static int place(const char *bus_id, unsigned parts[3]) {
+  return sscanf(bus_id, "%x:%x:%x", &parts[0], &parts[1], &parts[2]) == 3;
+}
+
 /* As NVIDIA's own: a lost GPU is counted and gives no handle to a process that asks anew. */
 static int handle_of(const char *function, struct gpu *gpu, void **handle) {
   int status = injected(function, gpu);
@@ -158,8 +161,10 @@ API nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, void **handle) {
   if (gpu_count < 0) return UNINITIALIZED;
   for (int index = 0; index < gpu_count; index++) {
     char text[64];
+    unsigned ours[3], wanted[3];
     read_file(text, sizeof text, "gpu%d/bus_id", index);
-    if (!strcasecmp(text, bus_id)) return handle_of(__func__, &gpus[index], handle);
+    if (place(text, ours) && place(bus_id, wanted) && !memcmp(ours, wanted, sizeof ours))
+      return handle_of(__func__, &gpus[index], handle);
   }
   return NOT_FOUND;
 }
