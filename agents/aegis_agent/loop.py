@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import aegis
 from aegis.model.job import LauncherState, RankPhase
@@ -26,6 +27,7 @@ _BEAT_SECONDS_MAX = 1.0
 _LAUNCHERS_KEY = "launchers"
 _ASK_WHERE = ("kernel",)  # senses that know devices by address: others have to find those first
 _LOOK_SECONDS_MAX, _LOOK_AGAIN_SECONDS_MAX = 11.0, 2.0
+_LOOK_POLL_SECONDS = 0.2
 _CANCEL_SECONDS_MAX = 1.0
 
 
@@ -178,6 +180,8 @@ def compose(
 
 async def look_once(settings: Settings) -> tuple[Report, tuple[str, ...]]:
     """Look at every device once, remember nothing; the report, and the senses that were late."""
+    # What is asked seldom is asked some polls after the start: these come fast.
+    settings = replace(settings, poll_seconds=min(settings.poll_seconds, _LOOK_POLL_SECONDS))
     book = make_book(settings, Spool(None), lambda: None)
     senses = all_senses(settings, book)
     finders = [sense for sense in senses if sense.name not in _ASK_WHERE]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aegis.model.catalogue import CATALOGUE
+from aegis.model.node import Device
 from aegis.wire import Report, to_jsonable
 from aegis_agent import settings as reading
 from aegis_agent.loop import look_once
@@ -148,7 +149,7 @@ def _as_text(report: Report, verdict: Verdict, seconds: float) -> Iterable[str]:
                 device.name,
                 device.kind + ("" if device.used else " (unused)"),
                 device.health,
-                " ".join(f"{name}={value}" for name, value in device.counters if value) or "-",
+                _counters(device) or "-",
                 device.detail or device.identity or "-",
             )
             for device in node.devices
@@ -165,6 +166,14 @@ def _as_text(report: Report, verdict: Verdict, seconds: float) -> Iterable[str]:
     for name, text in node.sources:
         yield f"  {name}: {text}"
     yield f"\nin {seconds:.1f} s"
+
+
+def _counters(device: Device) -> str:
+    return " ".join(
+        f"{name}={value}"
+        for name, value in device.counters
+        if value and not name.endswith("_at")  # times say nothing here
+    )
 
 
 _FINDING_TITLES = ("SEVERITY", "CLASS", "DEVICE", "SINCE", "COUNT", "EVIDENCE")
