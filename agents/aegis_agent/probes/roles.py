@@ -67,9 +67,9 @@ class Port:
         return self.rdma if by_rdma and self.rdma else self.interface
 
     @property
-    def kind(self) -> tuple[str, str, int]:
-        """Ports of one kind do the same work in a node."""
-        return self.driver, self.model, self.number
+    def kind(self) -> tuple[str, str, str]:
+        """Ports of one kind do the same work. A card's second port may lack a cable in all."""
+        return self.driver, self.model, f"{self.place.address[-1:]}.{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
