@@ -19,6 +19,7 @@ from aegis_agent import settings as reading
 from aegis_agent.loop import look_once
 from aegis_agent.probes import verdict as judging
 from aegis_agent.probes.verdict import Finding, Gap, Outcome, Verdict, When
+from aegis_agent.senses.guard import FAILED
 from aegis_agent.settings import Settings, SettingsError
 from aegis_agent.sources import access, host
 
@@ -86,6 +87,7 @@ def judge(settings: Settings, report: Report, late: Sequence[str]) -> Verdict:
     gpus = sum(device.kind == "gpu" for device in node.devices)
     gaps = [
         *(Gap(what=name, why="it did not end in time") for name in late),
+        *(Gap(what=name, why=why) for name, why in node.sources if why.startswith(FAILED)),
         *access.unread_gpus(settings.sys_root, gpus),
         *access.denied(),
     ]

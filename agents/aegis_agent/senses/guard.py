@@ -6,6 +6,7 @@ import logging
 from aegis_agent.senses.sense import Sense
 
 _log = logging.getLogger(__name__)
+FAILED = "failed"  # so begins what a source says then
 _PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 1.0, 60.0
 
 
@@ -58,7 +59,7 @@ class Guard:
             self._failed(error)
 
     def _failed(self, error: Exception) -> None:
-        failure = f"failed ({type(error).__name__}: {error}); it is tried again"
+        failure = f"{FAILED} ({type(error).__name__}: {error}); it is tried again"
         if failure != self._failure:
             self._failure = failure
             _log.error("A sense failed.", extra={"sense": self.name}, exc_info=error)

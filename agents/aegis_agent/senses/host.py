@@ -110,4 +110,6 @@ class HostSense:
 
 def _existing(folder: Path) -> Path:
     """The folder, or what is there of its path."""
-    return next(path for path in (folder, *folder.parents) if path.exists() or path == path.parent)
+    paths = (folder, *folder.parents)
+    # os.path, since Path.exists raises where a folder above may not be entered.
+    return next(path for path in paths if os.path.exists(path) or path == path.parent)  # noqa: PTH110
