@@ -165,6 +165,8 @@ def _judge(
         *nvidia_parts.link_causes(before.links, reading.links or {}),
         *nvidia_parts.state_causes(reading.clocks_event_reasons, reading.recovery_action),
     )
+    if parts:  # a row that is newly remapped waits for a reset: one event, told once
+        begun = tuple(fault for fault in begun if fault.fault_class is not parts[0].fault_class)
     after = replace(after, standing=standing)
     health, detail = _health(after, reading)
     trend = (after.trend, reading.at, _replaced(after.retired), None)
