@@ -37,6 +37,7 @@ class Settings:
     clock_skew_seconds: float = 1.0  # allowed between this node's clock and the controller's
     checks: tuple[Check, ...] = ()  # the site's own
     kernel_log: Path | None = Path("/dev/kmsg")  # None: not read
+    nvidia_events: bool = False  # Xid from NVML as well: where the kernel log cannot be read
 
 
 def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings:
@@ -60,6 +61,7 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
         clock_skew_seconds=chosen.get("clock_skew_seconds") or 1.0,
         checks=_all_checks(chosen.get("checks", []), path),
         kernel_log=chosen.get("kernel_log") or _default_kernel_log(chosen),
+        nvidia_events=bool(chosen.get("nvidia_events")),
     )
 
 
@@ -185,6 +187,12 @@ def _interfaces(value: object) -> list[str]:
     return value
 
 
+def _yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("true or false")
+    return value
+
+
 def _labels(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise TypeError("keys and values such as {rack: r1}")
@@ -207,12 +215,14 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "clock_skew_seconds": _skew,
     "checks": _checks,
     "kernel_log": _path,
+    "nvidia_events": _yes_or_no,
 }
 
 
 def _default_kernel_log(chosen: Mapping[str, Any]) -> Path | None:
     """The log of this machine says nothing about devices that are simulated."""
     simulated = chosen.get("sys_root") or os.environ.get("AEGIS_SIM_AMDSMI")
+    simulated = simulated or os.environ.get("AEGIS_SIM_NVML")
     return None if simulated else Path("/dev/kmsg")
 
 

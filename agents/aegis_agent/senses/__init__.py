@@ -7,6 +7,7 @@ from aegis_agent.senses.guard import Guard
 from aegis_agent.senses.host import HostSense
 from aegis_agent.senses.kernel import KernelSense
 from aegis_agent.senses.nic import NicSense
+from aegis_agent.senses.nvidia import NvidiaSense
 from aegis_agent.senses.pcie import PcieSense
 from aegis_agent.senses.sense import Sense
 from aegis_agent.settings import Settings
@@ -16,6 +17,7 @@ def all_senses(settings: Settings, book: Book) -> list[Sense]:
     """Every sense; those that find devices come before those that only know addresses."""
     senses: list[Sense] = [
         GpuSense(settings, book),
+        NvidiaSense(settings, book),
         NicSense(settings, book),
         PcieSense(settings, book),
         HostSense(settings, book),
