@@ -1,5 +1,6 @@
 // Nodes as boxes with a cell for each device. Four facts, four visuals: health is the cell's fill
-// and mark, taken out of service is a hatched box, holding ranks is a dot, silence is a fade.
+// and mark, taken out of service is a hatched box, holding ranks is a dot, silence is a fade. A GPU's
+// cell is square, a network port's round; what is neither, the host or a check, stands on its corner.
 
 import { age, plural } from "../format";
 import type { Device, Health, Job, Node } from "../types";
@@ -9,12 +10,19 @@ export const QUIET_SECONDS = 15; // a node that was not heard for so long fades
 
 const CELL = 15;
 const GAP = 3;
+const GROUP_GAP = 5; // on top, between GPUs, ports and the rest
 
 export const gpusOf = (node: Node): readonly Device[] =>
   node.devices.filter((one) => one.kind === "gpu");
 
-const othersOf = (node: Node): readonly Device[] =>
-  node.devices.filter((one) => one.kind !== "gpu");
+const KINDS = ["gpu", "nic"]; // the first cells; what else there is comes last
+
+/** The devices in groups of one shape each, GPUs first. */
+const groupsOf = (node: Node): readonly (readonly Device[])[] =>
+  [
+    ...KINDS.map((kind) => node.devices.filter((one) => one.kind === kind)),
+    node.devices.filter((one) => !KINDS.includes(one.kind)),
+  ].filter((group) => group.length);
 
 export type Role = { readonly job: Job; readonly rank: number } | null;
 
@@ -120,13 +128,15 @@ export function NodeChip({ node, now }: { node: Node; now: number }) {
 }
 
 export function DeviceCells({ node }: { node: Node }) {
-  const gpus = gpusOf(node);
-  const others = othersOf(node);
   if (!node.devices.length) {
     return <span class="cells-none">no device data</span>;
   }
-  const start = gpus.length * (CELL + GAP) + (gpus.length && others.length ? 5 : 0);
-  const width = start + others.length * (CELL + GAP) - GAP;
+  const groups = groupsOf(node);
+  const places = groups.flatMap((group, number) =>
+    group.map((device) => ({ device, gaps: number })),
+  );
+  const at = (index: number, gaps: number) => index * (CELL + GAP) + gaps * GROUP_GAP;
+  const width = at(places.length, groups.length - 1) - GAP;
   return (
     <svg
       class="cells"
@@ -136,24 +146,24 @@ export function DeviceCells({ node }: { node: Node }) {
       role="img"
       aria-label={healthText(node)}
     >
-      {gpus.map((device, index) => (
-        <Cell key={device.name} device={device} x={index * (CELL + GAP)} round={2.5} />
-      ))}
-      {others.map((device, index) => (
-        <Cell key={device.name} device={device} x={start + index * (CELL + GAP)} round={CELL / 2} />
+      {places.map(({ device, gaps }, index) => (
+        <Cell key={device.name} device={device} x={at(index, gaps)} />
       ))}
     </svg>
   );
 }
 
 /** Healthy is filled and plain, unhealthy is filled and crossed, unknown is an outline with "?". */
-function Cell({ device, x, round }: { device: Device; x: number; round: number }) {
-  const inset = device.health === "unknown" ? 0.75 : 0;
+function Cell({ device, x }: { device: Device; x: number }) {
+  const corner = !KINDS.includes(device.kind);
+  const inset = (device.health === "unknown" ? 0.75 : 0) + (corner ? 1.75 : 0);
   const size = CELL - 2 * inset;
+  const round = device.kind === "nic" ? CELL / 2 : 2.5;
+  const turn = corner ? `rotate(45 ${CELL / 2} ${CELL / 2})` : undefined;
   return (
     <g class={`cell ${device.health}`} transform={`translate(${x} 0)`}>
       <title>{`${device.name}: ${device.health}${device.detail ? `, ${device.detail}` : ""}`}</title>
-      <rect x={inset} y={inset} width={size} height={size} rx={round} />
+      <rect x={inset} y={inset} width={size} height={size} rx={round} transform={turn} />
       {device.health === "unhealthy" && <path d="M4.5 4.5l6 6M10.5 4.5l-6 6" />}
       {device.health === "unknown" && (
         <text x={CELL / 2} y={11.2} text-anchor="middle">
@@ -164,10 +174,10 @@ function Cell({ device, x, round }: { device: Device; x: number; round: number }
   );
 }
 
-function Sample({ health, round = 2.5 }: { health: Health; round?: number }) {
+function Sample({ health, kind = "gpu" }: { health: Health; kind?: string }) {
   const device: Device = {
     name: "cell",
-    kind: "gpu",
+    kind,
     health,
     detail: "",
     identity: "",
@@ -178,7 +188,7 @@ function Sample({ health, round = 2.5 }: { health: Health; round?: number }) {
   };
   return (
     <svg width={CELL} height={CELL} viewBox={`0 0 ${CELL} ${CELL}`} aria-hidden="true">
-      <Cell device={device} x={0} round={round} />
+      <Cell device={device} x={0} />
     </svg>
   );
 }
@@ -196,7 +206,10 @@ export function Legend() {
         <Sample health="unknown" /> no data
       </li>
       <li>
-        <Sample health="healthy" round={CELL / 2} /> network port
+        <Sample health="healthy" kind="nic" /> network port
+      </li>
+      <li>
+        <Sample health="healthy" kind="host" /> host or site check
       </li>
       <li>
         <span class="node-dot" /> holds ranks
