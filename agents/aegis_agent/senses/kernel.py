@@ -146,9 +146,7 @@ class KernelSense:
         """At the start, old lines are about devices that nobody has found yet."""
         if now - self._started_at > _START_SECONDS:
             return False
-        return not all(
-            self._devices.is_ready(signal.fault_class, signal.device) for signal in self._signals
-        )
+        return not all(self._devices.is_ready(signal) for signal in self._signals)
 
     def _memory(self) -> dict[str, str]:
         memory = KernelMemory(position=self._position, follow=self._follow.memory)
@@ -162,7 +160,7 @@ class KernelSense:
     # what is told
 
     def _fault(self, signal: Signal) -> Fault:
-        name, severity = self._devices.find(signal.fault_class, signal.device, signal.severity)
+        name, severity = self._devices.find(signal)
         details = dict(signal.details)
         if signal.device and signal.device != name:
             details.setdefault("address", signal.device)

@@ -4,14 +4,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from aegis.model.fault import FaultClass, Severity
+from aegis.model.fault import Severity
 from aegis_agent.book import Book
+from aegis_agent.probes.kernel.signals import Signal
 from aegis_agent.sources import pci
 from aegis_agent.sources.pci import Tree
 
 _ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _TREE_SECONDS = 300.0  # cards are seldom plugged
 _TAKES_NODES = (Severity.ERROR, Severity.FATAL)
+# The devices that lines of a family are about: where one is found, all are.
+_KINDS = {"gpu": ("gpu",), "nic": ("nic",), "pcie": ("gpu", "nic")}
 
 
 class KernelDevices:
@@ -23,24 +26,22 @@ class KernelDevices:
         self._monotonic = monotonic
         self._tree, self._tree_at = Tree(), -_TREE_SECONDS
 
-    def is_ready(self, fault_class: FaultClass, address: str) -> bool:
+    def is_ready(self, signal: Signal) -> bool:
         """Whether nothing more can be learnt of it by waiting for other senses."""
-        family = fault_class.split(".", 1)[0]
-        found = family == "host" or any(one.kind == family for one in self._book.devices())
-        return found or self._known(address) is not None
+        kinds = _KINDS.get(_family(signal), ())
+        found = any(one.kind in kinds for one in self._book.devices())
+        return found or not kinds or self._known(signal) is not None
 
-    def find(
-        self, fault_class: FaultClass, address: str, severity: Severity
-    ) -> tuple[str, Severity]:
+    def find(self, signal: Signal) -> tuple[str, Severity]:
         """The device's name and the severity of its fault.
 
         A GPU is taken for used by training though no sense has found it: it may be so broken that
         only the kernel still speaks of it. A card or a port that nobody knows is not.
         """
-        family = fault_class.split(".", 1)[0]
+        family, address, severity = _family(signal), signal.device, signal.severity
         if family == "host":
             return "host", severity
-        known = self._known(address)
+        known = self._known(signal)
         if known is not None:
             return known, severity
         if family == "gpu":
@@ -56,12 +57,15 @@ class KernelDevices:
         """All of this node's."""
         return [device.name for device in self._book.devices() if device.kind == "gpu"]
 
-    def _known(self, address: str) -> str | None:
-        found = self._book.device_at(address)
-        if found is None and _ADDRESS.fullmatch(address.lower()):
-            whole = address.lower() if address.count(":") == 2 else f"0000:{address.lower()}"
-            found = self._book.device_at(whole)
-        return found
+    def _known(self, signal: Signal) -> str | None:
+        for address in (signal.device, signal.beside):
+            found = self._book.device_at(address)
+            if found is None and _ADDRESS.fullmatch(address.lower()):
+                whole = address.lower() if address.count(":") == 2 else f"0000:{address.lower()}"
+                found = self._book.device_at(whole)
+            if found is not None:
+                return found
+        return None
 
     def _only_gpu(self) -> str:
         gpus = self.gpus()
@@ -82,3 +86,7 @@ class KernelDevices:
         ]
         used = [name for name in names if (found := self._book.device(name)) and found.used]
         return list(dict.fromkeys(used))
+
+
+def _family(signal: Signal) -> str:
+    return signal.fault_class.split(".", 1)[0]

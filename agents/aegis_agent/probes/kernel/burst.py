@@ -34,6 +34,7 @@ class Burst:
     fault_class: FaultClass
     severity: Severity
     device: str
+    beside: str = ""  # the address that its lines begin with
     first: float  # when it happened, seconds since boot
     last: float  # the same of its newest line
     heard: float  # when that line was read
@@ -112,6 +113,7 @@ class Burst:
             fault_class=self.fault_class,
             severity=self.severity,
             device=self.device,
+            beside=self.beside,
             happened=self.first if count else self.last,
             count=count,
             details=dict(details),

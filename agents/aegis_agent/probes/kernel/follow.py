@@ -121,6 +121,7 @@ class Follow:
                 fault_class=finding.fault_class,
                 severity=finding.severity,
                 device=device,
+                beside=context.thread(text),
                 first=happened,
                 last=happened,
                 heard=now,

@@ -13,6 +13,7 @@ class Signal:
     fault_class: FaultClass
     severity: Severity
     device: str  # as the lines name it: a PCI address, an interface, an RDMA device; may be empty
+    beside: str = ""  # the PCI address in front of its first line, where that names more than one
     happened: float  # at its first line; seconds since boot
     count: int = 1  # how many more than told before; 0: no more, but more is known
     details: Mapping[str, str] = field(default_factory=dict)
