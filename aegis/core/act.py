@@ -14,7 +14,7 @@ from aegis.core import recover
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
-from aegis.core.incidents import announced, cause, close, note, notice
+from aegis.core.incidents import announced, cause, close, note, notice, save
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.nodes import ease, suspect, take_out
 from aegis.core.rails import AEGIS, TRAINING, event_ttl
@@ -33,6 +33,8 @@ from aegis.model.incident import (
 from aegis.model.job import Job, StopKind
 from aegis.model.node import NodeState
 from aegis.rules import Rule, RuleSet
+
+SAME_OUTAGE_SECONDS = 60.0
 
 
 def consider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
@@ -166,7 +168,6 @@ def _decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     if incident.decisions and is_same_answer(incident.decisions[-1], decision):
         return
     was_announced, said = announced(incident), len(cluster.notices)
-    phases = replace(incident.phases, decided_at=cluster.now)
     incident = note(
         cluster,
         incident,
@@ -174,8 +175,9 @@ def _decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
         decision.reason,
         state=IncidentState.OPEN,
         decisions=(*incident.decisions, decision),
-        phases=phases,
+        phases=replace(incident.phases, decided_at=cluster.now),
     )
+    incident = save(cluster, replace(incident, follows=_leader(cluster, incident)))
     _carry_out(cluster, incident, decision)
     if announced(incident) and not was_announced:
         # Ahead of what acting has given to say: one that is closed at once was opened before.
@@ -227,6 +229,26 @@ def _no_restart(cluster: Cluster, incident: Incident) -> str:
 
 def _is_refused(decision: Decision, rail: str) -> bool:
     return any(one.rail == rail and not one.passed for one in decision.verdicts)
+
+
+def _leader(cluster: Cluster, incident: Incident) -> str:
+    """The incident by which people were told of the switch that this one is a victim of."""
+    if not _is_upstream(incident):
+        return ""
+    since = incident.phases.opened_at - SAME_OUTAGE_SECONDS
+    others = [
+        one.id
+        for one in cluster.unresolved()
+        if one.id != incident.id
+        and not one.follows
+        and one.phases.opened_at >= since
+        and _is_upstream(one)
+    ]
+    return others[0] if others else ""
+
+
+def _is_upstream(incident: Incident) -> bool:
+    return bool(incident.decisions) and _is_refused(incident.decisions[-1], "upstream")
 
 
 def _is_worn_out(decision: Decision) -> bool:

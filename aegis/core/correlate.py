@@ -9,7 +9,7 @@ from dataclasses import replace
 from aegis.core import progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
-from aegis.core.incidents import begin, fold, save
+from aegis.core.incidents import begin, blame, cause, fold, save
 from aegis.core.recovery import recovering
 from aegis.model.event import FaultObserved
 from aegis.model.fault import Fault, FaultClass
@@ -22,6 +22,17 @@ ECHO_SECONDS = 60.0  # a link that is up again explains an incident that closed 
 LOOK_BACK = 200  # closed incidents
 
 LINK = (FaultClass.NIC_LINK_DOWN, FaultClass.NIC_LINK_UP, FaultClass.NIC_LINK_FLAP)
+ONE_STORY_SECONDS = 300.0
+LADDER = list(Remedy)
+# A GPU is rarely lost by itself: what broke the path to it is the cause.
+CAUSES = {
+    FaultClass.GPU_LOST: (
+        FaultClass.PCIE_AER_FATAL,
+        FaultClass.PCIE_DPC,
+        FaultClass.PCIE_LINK_DOWN,
+    ),
+    FaultClass.GPU_PROBE_STALLED: (FaultClass.GPU_LOST,),
+}
 DIED = (FaultClass.JOB_WORKER_EXITED, FaultClass.JOB_WORKER_OOM_KILLED)
 
 
@@ -47,6 +58,9 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
         return
     if _is_seen(home, fault):
         return
+    if _is_cause_of(rules, home, fault):
+        consider(cluster, rules, blame(cluster, fold(cluster, home, fault), fault))
+        return
     home = _with_rejected(cluster, fold(cluster, home, fault), fault)
     if fault.fault_class in DIED:
         _blame_the_first(cluster, home, fault)
@@ -61,7 +75,7 @@ def _home(cluster: Cluster, fault: Fault) -> Incident | None:
         return same[-1]
     if fault.job:
         return _recovery_of(cluster, fault)
-    return _drain_of(cluster, fault) or _echo_of(cluster, fault)
+    return _drain_of(cluster, fault) or _neighbour_of(cluster, fault) or _echo_of(cluster, fault)
 
 
 def _is_same(cluster: Cluster, incident: Incident, fault: Fault) -> bool:
@@ -110,6 +124,38 @@ def _drain_of(cluster: Cluster, fault: Fault) -> Incident | None:
         (one for one in cluster.unresolved_on(node.name) if one.state is IncidentState.RECOVERING),
         None,
     )
+
+
+def _neighbour_of(cluster: Cluster, fault: Fault) -> Incident | None:
+    """What else the same device shows while its incident is open belongs to one story."""
+    found = [
+        one
+        for one in cluster.unresolved_on(fault.node)
+        if one.device == fault.device
+        and fault.device not in ("", "host")
+        and not one.faults[0].job
+        and fault.observed_at - one.phases.observed_at <= ONE_STORY_SECONDS
+    ]
+    return found[-1] if found else None
+
+
+def _is_cause_of(rules: RuleSet, incident: Incident, fault: Fault) -> bool:
+    """Whether the new signal explains the incident, or asks for more than it was opened for."""
+    if fault.job or incident.faults[0].job or fault.fault_class is incident.fault_class:
+        return False
+    if incident.state not in (IncidentState.OPEN, IncidentState.WATCHING):
+        return False
+    if incident.device != fault.device:
+        return False
+    if fault.fault_class in CAUSES.get(incident.fault_class, ()):
+        return True
+    return _remedy_of(rules, fault) > _remedy_of(rules, cause(incident))
+
+
+def _remedy_of(rules: RuleSet, fault: Fault) -> int:
+    """How far the rules go for the fault, from least to most disruptive."""
+    rule = rules.first_match(fault)
+    return LADDER.index(rule.remedy if rule else Remedy.NOTIFY)
 
 
 def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:

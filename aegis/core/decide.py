@@ -165,6 +165,7 @@ _CLEARS = {
     "fleet": "most of the fleet is heard again",
     "silence": "the node stays silent and its job does not come on",
     "ttl": "the device shows the fault again",
+    "upstream": "the links of the others are up again and its own is not",
     "hold": "its holder uncordons or returns the node",
     "cooldown": "the node's cooldown is over",
     "domain": "a person agrees (`aegis incidents approve`)",

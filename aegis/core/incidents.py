@@ -76,6 +76,20 @@ def fold(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
     return note(cluster, folded, EntryKind.SIGNAL, signal(fault), at=fault.observed_at)
 
 
+def blame(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
+    """Name the incident after what explains it; what it was opened for is one of its signals."""
+    before = incident.fault_class
+    text = f"{fault.fault_class} explains {before}, or asks for more: the incident is about it now"
+    return note(
+        cluster,
+        incident,
+        EntryKind.DECISION,
+        text,
+        fault_class=fault.fault_class,
+        severity=max(incident.severity, fault.severity, key=SEVERITIES.index),
+    )
+
+
 def close(cluster: Cluster, incident: Incident, outcome: str) -> Incident:
     """End an incident with a sentence on what came of it, and let go of what it held."""
     if incident.state is IncidentState.CLOSED:
@@ -111,7 +125,8 @@ def _is_of_node(incident: Incident) -> bool:
 
 def announced(incident: Incident) -> bool:
     """Whether people were told of it: what is only counted or watched is not worth a page."""
-    return any(decision.remedy is not Remedy.COUNT for decision in incident.decisions)
+    told = any(decision.remedy is not Remedy.COUNT for decision in incident.decisions)
+    return told and not incident.follows
 
 
 def notice(kind: str, incident: Incident) -> Notify:

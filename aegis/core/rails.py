@@ -156,6 +156,29 @@ def budget(request: Request) -> Verdict:
     return _said("budget", passed=True, text=text)
 
 
+def upstream(request: Request) -> Verdict:
+    """Whether the fault is the node's own: links of many nodes at once are lost by a switch."""
+    if request.fault.fault_class is not FaultClass.NIC_LINK_DOWN:
+        return _said("upstream", passed=True, text="not a fault of the network")
+    policy, mine = request.cluster.policy, request.incident
+    others = {
+        one.node
+        for one in request.cluster.unresolved()
+        if one.fault_class is FaultClass.NIC_LINK_DOWN
+        and one.node != mine.node
+        and abs(one.phases.opened_at - mine.phases.opened_at) <= policy.upstream_seconds
+    }
+    count = len(others) + 1
+    if count < policy.upstream_nodes_min:
+        return _said("upstream", passed=True, text="few nodes lost a link at that time")
+    names = listed(sorted(name for name in others if name)[:3])
+    text = (
+        f"{count} nodes lost links within {duration(policy.upstream_seconds)} ({names} too): a "
+        "switch or somebody's maintenance is suspect, not this node"
+    )
+    return _said("upstream", passed=False, text=text)
+
+
 def domain(request: Request) -> Verdict:
     """Whether Aegis may take one more node of this rack, and of this switch, without asking.
 
@@ -263,6 +286,7 @@ DRAINING: tuple[Rail, ...] = (
     pause,
     fleet,
     ttl,
+    upstream,
     hold,
     cooldown,
     budget,

@@ -156,6 +156,7 @@ class Incident:
     last_step_before: int = 0
     resumed_step: int | None = None
     steps_lost: int | None = None
+    follows: str = ""  # the incident by which people were told of what hit this one too
     acknowledged_by: str = ""
     approval: Approval | None = None
     feedback: Feedback | None = None

@@ -34,6 +34,8 @@ class Policy:
     breaker_fraction: float = (
         0.1  # ... or this part of the fleet, whichever is more, it takes no more
     )
+    upstream_nodes_min: int = 3  # so many nodes lose a link within upstream_seconds: not theirs
+    upstream_seconds: float = 10.0
     spare_floor: int = 0  # spares that must be left after an act
     cooldown_seconds: float = 600.0  # before Aegis takes the same node again
     probation_seconds: float = 3600.0  # 0: a returned node is ready at once

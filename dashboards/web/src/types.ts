@@ -225,6 +225,7 @@ export interface Incident {
   readonly last_step_before: number;
   readonly resumed_step: number | null;
   readonly steps_lost: number | null;
+  readonly follows: string;
   readonly acknowledged_by: string;
   readonly approval: Approval | null;
   readonly feedback: Feedback | null;
@@ -262,6 +263,7 @@ export interface IncidentView {
   readonly last_step_before: number;
   readonly resumed_step: number | null;
   readonly steps_lost: number | null;
+  readonly follows: string;
   readonly acknowledged_by: string;
   readonly approval: Approval | null;
   readonly feedback: Feedback | null;
@@ -428,6 +430,8 @@ export interface Policy {
   readonly nodes_out_per_domain_max: number;
   readonly breaker_nodes_min: number;
   readonly breaker_fraction: number;
+  readonly upstream_nodes_min: number;
+  readonly upstream_seconds: number;
   readonly spare_floor: number;
   readonly cooldown_seconds: number;
   readonly probation_seconds: number;
