@@ -10,6 +10,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter
@@ -89,8 +90,8 @@ class KernelSense:
         for line, happened in batch.lines:
             signals += follow.feed(line, happened=happened, now=now)
         signals += follow.tick(now) + follow.finish()
-        faults = [self._fault(signal) for signal in _summed(signals)]
-        self._book.append(sorted(faults, key=_observed_at)[-_LOOK_FAULTS_MAX:])
+        summed = sorted(_summed(signals), key=_happened)
+        self._book.append(self._faults(summed[-_LOOK_FAULTS_MAX:]))
 
     def tick(self, now: float) -> None:
         """The place where reading stopped is saved now and then."""
@@ -128,8 +129,7 @@ class KernelSense:
             self._signals += signals if self._began_at is None else []
         waits = bool(self._signals) and self._waits_for_devices(now)
         if self._signals and not waits:
-            faults = [self._fault(signal) for signal in self._signals]
-            self._signals = []
+            faults, self._signals = self._faults(self._signals), []
             self._book.append(faults, self._memory())
         self._mark_resets(now)
         due = self._follow.due()
@@ -159,7 +159,11 @@ class KernelSense:
 
     # what is told
 
-    def _fault(self, signal: Signal) -> Fault:
+    def _faults(self, signals: Sequence[Signal]) -> list[Fault]:
+        booted_at = time.time() - time.monotonic()
+        return [self._fault(signal, booted_at) for signal in signals]
+
+    def _fault(self, signal: Signal, booted_at: float) -> Fault:
         name, severity = self._devices.find(signal)
         details = dict(signal.details)
         if signal.device and signal.device != name:
@@ -170,7 +174,7 @@ class KernelSense:
         return subject.fault(
             signal.fault_class,
             severity,
-            time.time() - (time.monotonic() - signal.happened),
+            booted_at + signal.happened,
             *(Evidence(source=_SOURCE, text=text) for text in signal.evidence),
             count=signal.count,
             details=details,
@@ -232,5 +236,5 @@ def _summed(signals: list[Signal]) -> list[Signal]:
     return list(summed.values())
 
 
-def _observed_at(fault: Fault) -> float:
-    return fault.observed_at
+def _happened(signal: Signal) -> float:
+    return signal.happened
