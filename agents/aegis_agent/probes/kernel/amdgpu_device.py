@@ -77,7 +77,7 @@ PATTERNS = (
             "amdgpu 0000:0f:00.0: amdgpu: Unable to locate a BIOS ROM", "amdgpu_device.c, atom.c"),
     Pattern(F.GPU_INIT_FAILED, FATAL, "not added", r"device \S+ not added due to errors",
             "kfd kfd: amdgpu: device 1002:74a1 NOT added due to errors", "kfd_device.c"),
-    Pattern(F.GPU_INIT_FAILED, FATAL, "init", r"^(?!.*\b(?:hdcp|freesync|audio|acp|backlight|debugfs|fbdev|hwmon|sysfs)\b)(?:.*\b(?:\w+_)?init(?:iali[sz]e|iali[sz]ation)?\b:? (?:has )?(?:fail\w*|timed? ?out)|.*\bfail\w* to (?:\w+ ){0,3}init(?:iali[sz]e)?\b)",
+    Pattern(F.GPU_INIT_FAILED, FATAL, "init", r"^(?!.*\b(?:parser|hdcp|freesync|audio|acp|backlight|debugfs|fbdev|hwmon|sysfs)\b)(?:.*\b(?:\w+_)?init(?:iali[sz]e|iali[sz]ation)?\b:? (?:has )?(?:fail\w*|timed? ?out)|.*\bfail\w* to (?:\w+ ){0,3}init(?:iali[sz]e)?\b)",
             "amdgpu 0000:0f:00.0: amdgpu: amdgpu_discovery_init failed", "amdgpu_discovery.c"),
     Pattern(F.GPU_INIT_FAILED, FATAL, "discovery", r"\b(?:fail\w* to \w+|invalid) ip discovery (?:binary|table)",
             "amdgpu 0000:0f:00.0: amdgpu: failed to read ip discovery binary from vram", "amdgpu_discovery.c"),

@@ -77,6 +77,8 @@ PATTERNS = (
             "amdgpu 0000:2b:00.0: amdgpu: wait for kiq fence error: 0.", "gmc_v9_0.c"),
     Pattern(F.GPU_SCHEDULER_HANG, ERROR, "reg", r"^fail\w* to (?:read|write) reg\b[ :]",
             "amdgpu 0000:2b:00.0: amdgpu: failed to write reg 28b4 wait reg 28c6", "amdgpu_gfx.c, amdgpu_gmc.c"),
+    Pattern(F.GPU_SCHEDULER_HANG, ERROR, "fail", r"\bfail\w* to halt (?P<engine>cp|rlc|sdma|mec)\b|\bpasid (?P<pasid>\w+) destroy queue (?P<queue>\d+) failed",
+            "[drm:gfx_v11_0_cp_gfx_enable.isra.0 [amdgpu]] *ERROR* failed to halt cp gfx", "gfx_v11_0.c, kfd_process_queue_manager.c"),
     Pattern(F.GPU_SCHEDULER_HANG, ERROR, "disable failed", r"\b(?P<queues>kcq|kgq|hiq|kiq) disable failed",
             "[drm:gfx_v10_0_hw_fini [amdgpu]] *ERROR* KGQ disable failed", "gfx_v10_0.c"),
     Pattern(F.GPU_SCHEDULER_HANG, ERROR, "runlist", r"\brunlist\b.*\bfail\w*|\bfail\w* to \w+ (?:the )?runlist",

@@ -12,13 +12,16 @@ _COUNT = _WHERE + r"\b(?P<count>[1-9]\d*) (?:new )?"
 _IN_BLOCK = r"(?:.*? in (?:the )?(?P<block>\w+) block)?"
 _SEEN = r" (?:hardware )?errors?(?: were| was)? (?:detected|found|reported)" + _IN_BLOCK
 _IN_XGMI = r" (?:hardware )?errors?\b.*? in (?:the )?(?P<block>(?:xgmi|wafl)\w*) block"
-_SUB_BLOCK = r"(?=.*(?:subblock|instance|utc|vml2|atc|bank|hbm))(?:.*?subblock (?P<block>\w+))?.*?"
+_COUNTED = (
+    r"^.*?\bsubblock (?P<block>\w+).*?\b{0} (?P<count>[1-9]\d*)\b"
+    r"|^.*?(?:instance|utc|vml2|atc|bank|hbm).*?\b{0} (?P<count__2>[1-9]\d*)\b"
+)
+
 
 # fmt: off
 PATTERNS = (
-    Pattern(None, INFO, "0 ", r"(?<![\d.])0 (?:new )?(?:(?:un)?correctable|deferred|poison)\b(?!.* and [1-9])",
-            "amdgpu 0000:c1:00.0: amdgpu: socket: 0, die: 1 0 correctable hardware errors detected in total in sdma block",
-            "amdgpu_ras.c"),
+    Pattern(None, INFO, "0 ", r"(?<![\d.])0 (?:new )?poison\b",
+            "amdgpu 0000:c1:00.0: amdgpu: {4} socket: 0, die: 1, 0 poison consumption detected in total in gfx block", "ras_core.c"),
     Pattern(None, INFO, "poison", r"does not support poison|poison consumption enabled|poison (?:mode|propagation)|\bfifo\b",
             "amdgpu 0000:c1:00.0: amdgpu: client 27 does not support poison consumption", "kfd_int_process_v9.c"),
 
@@ -48,9 +51,9 @@ PATTERNS = (
     Pattern(F.GPU_ECC_CORRECTABLE, INFO, "correctable", _COUNT + "correctable" + _SEEN,
             "amdgpu 0000:c1:00.0: amdgpu: socket: 1, die: 0 33 correctable hardware errors detected in total in mmhub block",
             "amdgpu_ras.c"),
-    Pattern(F.GPU_ECC_UNCORRECTABLE, ERROR, "ded ", _SUB_BLOCK + r"\bded (?P<count>[1-9]\d*)\b",
+    Pattern(F.GPU_ECC_UNCORRECTABLE, ERROR, "ded ", _COUNTED.replace("{0}", "ded"),
             "amdgpu 0000:43:00.0: amdgpu: GFX SubBlock TCC_CACHE_DATA, Instance[0][2], DED 1", "gfx_v9_0.c, gfx_v9_4.c"),
-    Pattern(F.GPU_ECC_CORRECTABLE, INFO, "se", _SUB_BLOCK + r"\bse[cd] (?P<count>[1-9]\d*)\b",
+    Pattern(F.GPU_ECC_CORRECTABLE, INFO, "se", _COUNTED.replace("{0}", "se[cd]"),
             "amdgpu 0000:43:00.0: amdgpu: MMHUB SubBlock MMEA0_DRAMRD_CMDMEM, SEC 3", "mmhub_v1_0.c, sdma_v4_0.c"),
 
     Pattern(F.GPU_ECC_POISON_CONSUMED, FATAL, "poison is consumed", r"poison is consumed(?: by client (?P<client>\w+))?",

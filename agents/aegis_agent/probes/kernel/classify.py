@@ -32,8 +32,13 @@ _READERS: Mapping[str, Reader] = {
 }
 
 
+LENGTH_MAX = 1024  # of a message that is read; the kernel writes no longer ones
+
+
 def classify(text: str) -> Finding | None:
     """The fault in one message, given without time stamps; None: context, noise, all is well."""
+    if len(text) > LENGTH_MAX:
+        text = text[:LENGTH_MAX]
     first, _, rest = text.partition(" ")
     reader = _READERS.get(first)
     if reader is not None:
@@ -49,10 +54,8 @@ def _unnamed(first: str, rest: str, text: str) -> Finding | None:
         return found
     if rest[4:5] == ":" and rest[7:8] == ":":  # a driver and a PCI address
         return pcie.classify(text) or nic.classify_link(text)
-    if first.endswith(":"):
-        return nic.classify_interface(text) if "link" in rest.lower() else None
     if first.startswith("[drm:"):
         return amdgpu.classify(text)
     if first[0] == "{" or first.startswith("oom-kill:") or " invoked oom-killer: " in text:
         return host.classify(text)
-    return nic.classify_verbs(text) if ":" in first else None
+    return nic.classify_unnamed(first, text)

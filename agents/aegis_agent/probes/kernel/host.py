@@ -45,7 +45,7 @@ PATTERNS = (
             "[Hardware Error]: CPU:40 (19:11:1) MC21_STATUS[Over|UE|MiscV|AddrV|-|TCC|SyndV|UECC|-|-|-]: 0xfe2040000000011b", "mce_amd.c"),
     Pattern(F.HOST_MCE_CORRECTED, WARNING, "_status[", r"\bcpu:?(?P<cpu>\d+)\b.*\bmc(?P<bank>\d+)_status\[(?P<flags>[^\]]*\b(?:ce|cecc)\b[^\]]*)\]: ?(?P<status>0x[0-9a-f]+)",
             "[Hardware Error]: CPU:2 (19:1:1) MC17_STATUS[-|CE|MiscV|AddrV|-|-|SyndV|CECC|-|-|-]: 0x9c2040000000011b", "mce_amd.c"),
-    Pattern(F.HOST_MCE_UNCORRECTED, FATAL, "machine check", r"kernel panic - not syncing: (?:fatal|timeout|uncorrected).*machine check|\[hardware error\]: machine check: (?:processor context corrupt|in kernel)",
+    Pattern(F.HOST_MCE_UNCORRECTED, FATAL, "", r"^kernel panic - not syncing: .*(?:machine check|broadcast exception handler)|\[hardware error\]: machine check: (?:processor context corrupt|in kernel)",
             "Kernel panic - not syncing: Fatal machine check", "x86 mce core.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, ERROR, "uncorrected hardware memory error", r"uncorrected hardware memory error in user-access at (?P<address>[0-9a-fx]+)",
             "mce: Uncorrected hardware memory error in user-access at 7f4c80", "x86 mce core.c"),
@@ -87,7 +87,7 @@ PATTERNS = (
             "Out of memory and no killable processes...", "oom_kill.c"),
 
     # tasks and processors that stand still
-    Pattern(F.HOST_TASK_HUNG, ERROR, "blocked", r"^INFO: task (?P<process>.+?):(?P<pid>\d+)(?:<\w+>)? (?:is )?blocked (?:in I/O wait )?(?:for more than (?P<seconds>\d+) seconds|on an? (?P<lock>[\w-]+))",
+    Pattern(F.HOST_TASK_HUNG, ERROR, "blocked", r"^INFO: task (?P<process>.+?):(?P<pid>\d+)(?: ?<\w+>)? (?:is )?blocked (?:in I/O wait )?(?:for more than (?P<seconds>\d+) seconds|on an? (?P<lock>[\w-]+))",
             "INFO: task kworker/u256:3:1402 blocked for more than 241 seconds.", "hung_task.c"),
     Pattern(F.HOST_TASK_HUNG, FATAL, "hung_task", r"^kernel panic - not syncing: hung_task",
             "Kernel panic - not syncing: hung_task: blocked tasks", "hung_task.c"),

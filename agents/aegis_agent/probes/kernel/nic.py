@@ -53,7 +53,7 @@ ANY = (
     Pattern(F.NIC_FIRMWARE_RECOVERED, INFO, "recover", r"\b(?:firmware|fw|device|adapter) (?:has |is |was )?recovered|recovery (?:succeeded|successful|completed?)",
             "qede 0000:18:00.0 eth2: Firmware recovered", "every driver"),
     Pattern(F.NIC_FIRMWARE_RESET, WARNING, "reset", r"\b(?:is going to be|is being|will be|was|has been) reset\b|\bresetting (?:the )?(?:device|adapter|firmware|nic|chip|controller|hw|hardware|lif|function|port)\b"
-            r"|\b(?:firmware|fw|emp|device|adapter|hw|hardware|chip|function[- ]level) reset (?:started|start|in progress|requested|initiated|triggered|event|detected|done|complete\w*|succe\w+)\b|\binitiating reset\b",
+            r"|\b(?:firmware|fw|emp|device|adapter|hw|hardware|chip|function[- ]level) reset (?:started|start|in progress|requested|initiated|triggered|event|detected|done|complete\w*|succe\w+)\b|\binitiating reset\b|\bpci slot reset\b",
             "mlx4_core 0000:04:00.0: device is going to be reset", "mlx4 catas.c"),
 )
 RDMA = (
@@ -109,6 +109,15 @@ def classify(text: str) -> Finding | None:
     name = head["name"] or (head["bus"] if family == "rdma" else "") or ""
     name = "" if name.startswith("(") else name
     return _read(_TABLES[family], text, head, name)
+
+
+def classify_unnamed(first: str, text: str) -> Finding | None:
+    """A line that begins with a device, or with a driver that is not known."""
+    if first.endswith(":"):
+        return classify_interface(text) if "link" in text.lower() else None
+    if ":" in first:
+        return classify_verbs(text)
+    return classify(text) if ": NETDEV WATCHDOG: " in text else None
 
 
 def classify_link(text: str) -> Finding | None:

@@ -11,6 +11,8 @@ _QP = r"(?:qp|cq|srq|mkey|mr|ah|dct|pd|xrq|psv)"
 
 # fmt: off
 IONIC = (
+    Pattern(None, INFO, "retrying", r"\bretrying\b",
+            "ionic 0000:8c:00.0: DEV_CMD IONIC_CMD_LIF_INIT (22) error, IONIC_RC_EAGAIN (9) retrying...", "ionic_main.c"),
     Pattern(F.NIC_FIRMWARE_STALLED, ERROR, "heartbeat", r"fw heartbeat stalled(?: at (?P<heartbeat>-?\d+))?",
             "ionic 0000:8c:00.0: FW heartbeat stalled at 2952797608", "ionic_dev.c"),
     Pattern(F.NIC_FIRMWARE_RECOVERED, INFO, "heartbeat", r"fw heartbeat restored(?: at (?P<heartbeat>-?\d+))?",
@@ -47,7 +49,9 @@ MLX5 = (
     Pattern(None, INFO, "synd 0x0", r"\bsynd 0x0:", "mlx5_core 0000:b5:00.0: print_health_info:424:(pid 0): synd 0x0: unrecognized error", "mlx5 health.c"),
     Pattern(F.NIC_FIRMWARE_FATAL, FATAL, "synd 0x", r"\bsynd (?P<syndrome>0x[0-9a-f]+): (?P<error>.+?)\.?$",
             "mlx5_core 0000:b5:00.0: print_health_info:424:(pid 0): synd 0x1: firmware internal error", "mlx5 health.c"),
-    Pattern(F.NIC_FIRMWARE_FATAL, WARNING, "health issue", r"health issue observed, (?P<error>[^,]+), severity\((?P<level>[4-7])\)",
+    Pattern(None, INFO, "health issue", r"health issue observed, .*severity\([5-7]\)",
+            "mlx5_core 0000:b5:00.0: print_health_info:431:(pid 0): Health issue observed, High temperature, severity(6) INFO:", "mlx5 health.c"),
+    Pattern(F.NIC_FIRMWARE_FATAL, WARNING, "health issue", r"health issue observed, (?P<error>[^,]+), severity\((?P<level>4)\)",
             "mlx5_core 0000:b5:00.0: print_health_info:431:(pid 0): Health issue observed, High temperature, severity(4) WARNING:", "mlx5 health.c"),
     Pattern(F.NIC_FIRMWARE_FATAL, FATAL, "health issue", r"health issue observed, (?P<error>[^,]+)(?:, severity\((?P<level>\d)\))?",
             "mlx5_core 0000:b5:00.0: print_health_info:431:(pid 0): Health issue observed, irisc not responding, severity(2) CRITICAL:", "mlx5 health.c"),
@@ -62,7 +66,7 @@ MLX5 = (
             "mlx5_core 0000:b5:00.0: wait_fw_init:196:(pid 412): Waiting for FW initialization, timeout abort in 101s (0xffffffff)", "mlx5 main.c"),
     Pattern(F.NIC_FIRMWARE_RECOVERED, INFO, "recover", r"health recovery (?:succeeded|successful|completed)|\bexit, result = \d+, recovered",
             "mlx5_core 0000:b5:00.0: mlx5_health_try_recover:337:(pid 77): health recovery succeeded", "mlx5 health.c"),
-    Pattern(F.NIC_FIRMWARE_RESET, WARNING, "reset", r"sync reset (?:now|request|unload|flow)\b|mlx5_error_sw_reset\S* start",
+    Pattern(F.NIC_FIRMWARE_RESET, WARNING, "reset", r"sync reset (?:now|request|unload|flow)\b|\b(?:mlx5_error_sw_reset|mlx5_enter_error_state)\S* (?:start|end)\b|starting health recovery|pci_slot_reset\b",
             "mlx5_core 0000:b5:00.0: mlx5_sync_reset_now_event:594:(pid 77): Sync Reset now. Device is going to reset.", "mlx5 fw_reset.c"),
 
     Pattern(F.NIC_MODULE_TEMPERATURE, WARNING, "high temperature", r"port module event\[error\]: module (?P<module>\d+),.* high temperature|high temperature on sensors?\b:?(?: with bit set)? (?P<sensors>.+)$",

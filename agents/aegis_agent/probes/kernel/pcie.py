@@ -52,7 +52,7 @@ PATTERNS = (
     Pattern(F.PCIE_LINK_RESET, WARNING, "reset", r"\b(?P<port>root|downstream|upstream) port link has been reset(?: \((?P<status>-?\d+)\))?",
             "pcieport 0000:00:1c.0: AER: Root Port link has been reset (0)", "aer.c"),
 
-    Pattern(F.PCIE_DPC, FATAL, "dpc: containment event", r"dpc: containment event, status: ?(?P<status>0x[0-9a-f]+)(?:,? source: ?(?P<source>0x[0-9a-f]+|[0-9a-f:.]+))?",
+    Pattern(F.PCIE_DPC, FATAL, "containment event", r"dpc:? containment event, status: ?(?P<status>0x[0-9a-f]+)(?:,? source: ?(?P<source>0x[0-9a-f]+|[0-9a-f:.]+))?",
             "pcieport 0000:40:01.1: DPC: containment event, status:0x1f11 source:0x4100", "dpc.c"),
     Pattern(F.PCIE_DPC, FATAL, "dpc: ", r"dpc: (?P<reason>[\w ]+?) (?:detected|received)(?: from (?P<from>[0-9a-f:.]+))?",
             "pcieport 0000:40:01.1: DPC: unmasked uncorrectable error detected", "dpc.c"),
