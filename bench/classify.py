@@ -17,7 +17,7 @@ How the two are made comparable:
 - A *false alarm* is a line without a fault that is named all the same. Some of node-scraper's
   messages are about things that our vocabulary leaves out on purpose (a segmentation fault of a
   program, real-time throttling, …): those are counted apart, since they are no mistakes of its own.
-- Its catch-all, "Unknown dmesg error" for any line of priority error, names nothing: it is left out.
+- Its catch-all, "Unknown dmesg error" for any line of priority error, names nothing: left out.
 - The speed of both is measured in the same run, in turns, over the same lines: an ordinary log with
   1 % fault lines, and fault lines alone. Aegis classifies line by line with details; node-scraper
   runs `check_all_regexes`, as it does over a log, in its own process. Its grouping of equal events
