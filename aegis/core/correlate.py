@@ -159,7 +159,10 @@ def _remedy_of(rules: RuleSet, fault: Fault) -> int:
 
 
 def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
-    """A closed incident that still gathers its kind: counted ones, and links that came back."""
+    """A closed incident that still gathers its kind: counted ones, and links that came back.
+
+    A fault with the count 0 did not come again: more is known of the one that was told before.
+    """
     for name in list(reversed(cluster.incidents))[:LOOK_BACK]:
         incident = cluster.incidents[name]
         if incident.closed_at is None or not _is_same(cluster, incident, fault):
@@ -168,7 +171,7 @@ def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
         if fault.fault_class is FaultClass.NIC_LINK_UP and age <= ECHO_SECONDS:
             return incident
         counted = incident.decisions and incident.decisions[-1].remedy is Remedy.COUNT
-        if counted and age <= cluster.policy.event_ttl_seconds:
+        if (counted or not fault.count) and age <= cluster.policy.event_ttl_seconds:
             return incident
     return None
 

@@ -56,6 +56,15 @@ def test_a_node_that_is_out_already_is_not_taken_again(fleet) -> None:
     )
 
 
+def test_what_only_explains_a_fault_opens_no_second_incident(fleet) -> None:
+    """The context of a line follows it as a fault that counts none."""
+    fleet.fault("n1", "gpu.vm.fault")
+    told = fleet.incident
+    assert told.state is IncidentState.CLOSED
+    fleet.fault("n1", "gpu.vm.fault", count=0)
+    assert (fleet.incident.id, fleet.incident.suppressed) == (told.id, 1)
+
+
 def test_a_fault_is_counted_once_however_often_it_is_delivered(fleet) -> None:
     """Spools deliver at least once; a number that was seen is not new."""
     fleet.fault("n1", "gpu.ecc.correctable")
