@@ -30,6 +30,11 @@ def is_same(known: str, listed: str) -> bool:
     )
 
 
+def is_better(identity: str, known: str) -> bool:
+    """Whether more of it was read."""
+    return identity.split().count(UNKNOWN_WORD) < known.split().count(UNKNOWN_WORD)
+
+
 def name_gpus(known: Mapping[str, str], listed: Sequence[str]) -> dict[str, str]:
     """A name for each listed identity: the one it had, or that of the GPU it replaces in its slot.
 

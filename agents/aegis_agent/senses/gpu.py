@@ -37,7 +37,6 @@ Sample = TypeVar("Sample")
 _MEMORY = TypeAdapter(GpuMemory)
 _KEY, _SIMULATED_KEY = "gpu ", "simulated-gpu "
 _LOOK_SECONDS_MAX = 15.0
-_LOOK_AGAIN_SECONDS = 30.0  # while a GPU is missing
 
 
 class GpuSense:
@@ -51,6 +50,7 @@ class GpuSense:
         self._stale_seconds = max(
             3 * settings.poll_seconds, DEADLINE_SECONDS + settings.poll_seconds + 1
         )
+        self._look_again_seconds = 3 * slow_seconds(settings.poll_seconds)  # while one is missing
         self._survey_seconds_max = 3 * slow_seconds(settings.poll_seconds) + DEADLINE_SECONDS
         self._source = ""
         self._library = ""
@@ -61,7 +61,7 @@ class GpuSense:
         self._vram_used_mb: dict[str, int] = {}
         self._read_at: dict[str, float] = {}
         self._surveyed_at: dict[str, float] = {}
-        self._missing: set[str] = set()
+        self._missing = False  # a GPU is not listed, or does not say which it is
         self._resetting: set[str] = set()
         self._looked_again_at = 0.0
         self._looked = asyncio.Event()  # each GPU was read, or is known not to be readable
@@ -101,7 +101,7 @@ class GpuSense:
                 del self._surveyed_at[identity]
                 self._book.set_counters(self.name, memory.name, {})
                 self.holders.pop(memory.name, None)
-        if self._missing and now - self._looked_again_at > _LOOK_AGAIN_SECONDS:
+        if self._missing and now - self._looked_again_at > self._look_again_seconds:
             self._looked_again_at = now
             self._prober.look_again()
 
@@ -176,7 +176,7 @@ class GpuSense:
         self._book.remove("gpu")
         self._same = gpu_names.recognise(list(self._memories), news.identities)
         for identity, known in self._same.items():
-            if known.count(gpu_names.UNKNOWN_WORD) > identity.count(gpu_names.UNKNOWN_WORD):
+            if gpu_names.is_better(identity, known):
                 self._memories[identity] = self._forget(known)  # now it is known better
                 self._same[identity] = identity
         listed = list(self._same.values())
@@ -198,7 +198,7 @@ class GpuSense:
 
     def _find_missing(self, news: GpusListed, missing: set[str]) -> None:
         """One of those that hide may be one that is missing: then nothing is known of it."""
-        self._missing = missing
+        self._missing = bool(missing or news.hidden)
         count = len(news.identities) + news.hidden
         reason = f"{news.hidden} of {count} GPUs do not say which they are"
         for identity in missing:

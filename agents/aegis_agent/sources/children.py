@@ -180,8 +180,8 @@ class Children:
                 child.leave_out(call, now)
 
     def _stalled(self, child: Child, call: str, seconds: float) -> None:
-        if child.index == DISCOVERY and self.has_devices():
-            return  # another look that failed says nothing about those that are read
+        if self._is_of_no_account(child, call):
+            return
         self.report(
             "stalled",
             index=child.index,
@@ -190,6 +190,10 @@ class Children:
             seconds=round(seconds, 1),
             abandoned=child.abandoned,
         )
+
+    def _is_of_no_account(self, child: Child, call: str) -> bool:
+        """A discovery that goes on at once without the call, or a later one beside good readers."""
+        return child.index == DISCOVERY and (call in self.optional or self.has_devices())
 
     def _reap(self, child: Child, now: float) -> bool:
         """Whether the child has ended; if so, when there will be another."""
@@ -200,7 +204,7 @@ class Children:
         _, call, polls = self.page.read(child.index)
         another_look = child.index == DISCOVERY and self.has_devices()
         if code < 0 and not child.killed_at:
-            if not another_look:
+            if not self._is_of_no_account(child, call):
                 self.report("died", index=child.index, at=time.time(), call=call, signal=-code)
             if call in self.optional:
                 child.leave_out(call, now)

@@ -7,7 +7,7 @@ ones, in any width, is none.
 from collections.abc import Callable
 from typing import Any
 
-from aegis_agent.sources.gpu_calls import count, number, text
+from aegis_agent.sources.gpu_calls import number, text
 
 _PCIE_NOW = {
     "width": "pcie_width",
@@ -79,9 +79,9 @@ class Survey:
         The accumulated counts are compared: their flags and percentages look at one moment, and a
         flag that is not available is all ones, which reads as true.
         """
-        counts = {name: count(answer.get(key)) for name, key in _VIOLATIONS.items()}
+        counts = {name: number(answer.get(key)) for name, key in _VIOLATIONS.items()}
         now = {name: value for name, value in counts.items() if value is not None}
-        clock = count(answer.get("acc_counter"))
+        clock = number(answer.get("acc_counter"))
         before, self._violations = self._violations, now | ({"clock": clock} if clock else {})
         if not clock or "clock" not in before or clock <= before["clock"]:
             return {}

@@ -64,6 +64,24 @@ class Controller:
                   f"{name} {health}")  # fmt: skip
         return self.device(name)
 
+    def wait_fresh(self, name):
+        """The device is read anew."""
+        before = self.device(name).read_at
+        self.wait(lambda: self.device(name).read_at > before, f"{name} read anew")
+
+    def gpu_conditions(self):
+        """What lasts on the GPUs."""
+        lasting = self.last.conditions
+        return [one.fault_class.value for one in lasting if one.device.startswith("gpu")]
+
+    def wait_gpu_conditions(self, *classes):
+        """Exactly these last."""
+        self.wait(lambda: self.gpu_conditions() == list(classes), f"conditions {classes}")
+
+    def counters(self, name):
+        """What was counted of the device."""
+        return dict(self.device(name).counters)
+
     def wait_fault(self, name):
         """The first fault of this class."""
         self.wait(lambda: name in self.classes(), name)
@@ -215,3 +233,12 @@ def start_agent(tmp_path, controller, environment):
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+@pytest.fixture
+def seen(start_agent, controller):
+    """An agent that has read both GPUs."""
+    agent = start_agent()
+    controller.wait_device("gpu0", "healthy")
+    controller.wait_device("gpu1", "healthy")
+    return agent
