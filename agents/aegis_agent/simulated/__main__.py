@@ -2,26 +2,19 @@
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from aegis_agent.simulated import devices, network, nvidia
+from aegis_agent.simulated import devices, fabric, fabric_commands, network, nvidia
 from aegis_agent.simulated.abi import AmdsmiMissingError
 from aegis_agent.simulated.commands import add, add_gpu_commands, add_library_commands
 from aegis_agent.simulated.library import CompilerError, build
 
-_NET: dict[str, Callable[[Path, str], None]] = {
-    "init": network.init,
-    "down": network.down,
-    "up": network.up,
-    "flap": network.flap,
-    "remove": network.remove,
-}
 _REFUSALS = (
     AmdsmiMissingError,
     CompilerError,
     OSError,
     devices.NoSuchDeviceError,
+    fabric.NoSuchRdmaError,
     network.NoSuchPortError,
 )
 
@@ -52,11 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     add_library_commands(commands)
     nvidia.add_commands(commands)
 
-    command = commands.add_parser("net", help="a network port's sysfs tree, for --sys-root DIR")
-    command.add_argument("verb", choices=_NET)
-    command.add_argument("folder", type=Path, metavar="DIR")
-    command.add_argument("interface", metavar="IFACE")
-    command.set_defaults(run=lambda chosen: _NET[chosen.verb](chosen.folder, chosen.interface))
+    fabric_commands.add_commands(commands)
     return parser
 
 
