@@ -47,6 +47,7 @@ class Outcome:
     reason: str = ""  # why not
     output: str = ""
     errors: str = ""  # what it wrote to its standard error
+    left_at: float = 0.0  # of a file that another program leaves: which of its results this is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class CheckMemory:
 
     boot_id: str = ""
     started_at: float = 0.0  # the last run
+    left_at: float = 0.0  # of a file: the last result that was counted
     devices: dict[str, DeviceMemory] = field(default_factory=dict)
 
 
@@ -106,7 +108,9 @@ def observe(
     """Judge one run."""
     faults = []
     devices = dict(memory.devices)
-    for name, verdict in verdicts(check, outcome, tuple(devices)).items():
+    known = tuple(devices)
+    again = bool(outcome.left_at) and outcome.left_at == memory.left_at and bool(devices)
+    for name, verdict in ({} if again else verdicts(check, outcome, known)).items():
         before = devices.get(name, DeviceMemory())
         after = _counted(check, before, verdict, outcome.at)
         devices[name] = after
@@ -114,7 +118,7 @@ def observe(
         other = before.fault and after.fault and before.fault.fault_class != after.fault.fault_class
         if after.fault and (begun or (after.failing_since and other)):
             faults.append(_fault(subject_of(name), check, after.fault, outcome.at))
-    memory = replace(memory, devices=devices)
+    memory = replace(memory, devices=devices, left_at=outcome.left_at)
     return CheckJudgement(
         memory=memory,
         device=_device(check, memory, outcome.at),
@@ -174,9 +178,9 @@ def verdicts(check: Check, outcome: Outcome, known: tuple[str, ...]) -> dict[str
     ended_well = outcome.code in (_EXIT_OK, _EXIT_FAULT)
     if not ended_well:
         found = {
-            device: verdict
-            if verdict.status is Status.FAULT
-            else Verdict(status=Status.UNKNOWN, message=_why(outcome))
+            device: Verdict(status=Status.UNKNOWN, message=_why(outcome))
+            if verdict.status is Status.OK
+            else verdict
             for device, verdict in found.items()
         }
     faulty = any(verdict.status is Status.FAULT for verdict in found.values())
@@ -295,7 +299,8 @@ def _worse(one: Verdict, other: Verdict) -> Verdict:
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("{")]
     return _shortened(lines[-1]) if lines else ""
 
 

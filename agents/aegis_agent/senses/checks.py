@@ -158,7 +158,8 @@ class CheckSense:
         self._memories[check.name] = memory
         kept = {}
         seldom = check.interval_seconds >= _KEPT_SECONDS
-        if seldom or memory.devices != before.devices:
+        news = (memory.devices, memory.left_at) != (before.devices, before.left_at)
+        if seldom or news:
             kept[_KEY + check.name] = _MEMORY.dump_json(memory).decode()
         self._book.append(judgement.faults, kept)
         name = judgement.device.name

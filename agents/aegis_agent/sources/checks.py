@@ -77,11 +77,15 @@ class Runner:
 
 def read_file(check: Check) -> Outcome:
     """What another program left: lines, and perhaps a last one `exit N`."""
+    if Path(check.file).exists() and not Path(check.file).is_file():
+        return Outcome(at=time.time(), reason=f"{check.file} is no file")  # a pipe would not end
     try:
-        text = Path(check.file).read_text(errors="replace")[:_OUTPUT_BYTES_MAX]
-        age = time.time() - Path(check.file).stat().st_mtime
+        with Path(check.file).open(errors="replace") as file:
+            left_at = os.fstat(file.fileno()).st_mtime
+            text = file.read(_OUTPUT_BYTES_MAX)
     except OSError as error:
         return Outcome(at=time.time(), reason=f"{check.file} cannot be read: {error.strerror}")
+    age = time.time() - left_at
     limit = check.max_age_seconds or 3 * check.interval_seconds
     if age > limit:
         reason = f"{check.file} is {age:.0f} s old; results older than {limit:g} s say nothing"
@@ -94,7 +98,7 @@ def read_file(check: Check) -> Outcome:
     elif not any(line.lstrip().startswith("{") for line in text.splitlines()):
         reason = f"{check.file} holds neither a line of JSON nor a last line `exit N`"
         return Outcome(at=time.time(), reason=reason)
-    return Outcome(at=time.time(), code=code, output=text)
+    return Outcome(at=time.time(), code=code, output=text, left_at=left_at)
 
 
 class _NotStartedError(Exception):

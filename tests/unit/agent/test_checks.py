@@ -200,7 +200,7 @@ def test_an_exit_of_one_is_a_fault_whatever_the_lines_say():
     output = lines({"status": "ok", "device": "gpu0"})
     assert said(Outcome(at=1.0, code=1, output=output)) == {
         "gpu0": ("ok", ""),
-        "fab0": ("fault", '{"status": "ok", "device": "gpu0"}'),
+        "fab0": ("fault", "it said nothing, and exited with 1"),
     }
 
 
@@ -448,6 +448,80 @@ def test_an_old_or_half_written_file_is_never_healthy(tmp_path, text, age, reaso
     assert (outcome.code, reason in outcome.reason) == (None, True)
     missing = read_file(Check(name="c", file="/no/such/result"))
     assert missing.reason == "/no/such/result cannot be read: No such file or directory"
+
+
+def test_a_result_that_was_left_is_counted_once(subject):
+    """It is read every few seconds, and written once a day."""
+    judge = Judge(subject, failures=2)
+    outcome = Outcome(at=100.0, code=1, left_at=50.0)
+    for left_at, faults in ((50.0, 0), (50.0, 0), (60.0, 1)):
+        judged = checks.observe(
+            judge._subject, judge.check, judge.memory, replace(outcome, left_at=left_at)
+        )
+        judge.memory = judged.memory
+        assert len(judged.faults) == faults
+
+
+# ── the examples ──────────────────────────────────────────────────────────────────────────────
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "checks"
+
+
+def example(tmp_path, monkeypatch, tool, prints, *command, code=0):
+    """Run an example beside a program that prints what the real one is known to print."""
+    fake = tmp_path / "bin" / tool
+    fake.parent.mkdir(exist_ok=True)
+    fake.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {code}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    return ran((str(EXAMPLES / command[0]), *command[1:]))
+
+
+@pytest.mark.parametrize(
+    ("ended", "verdict"),
+    [
+        (("312.4", "0 OK", 0), ("ok", "all-reduce at 312.4 GB/s of bus bandwidth; 310 are wanted")),
+        (
+            ("180.1", "0 OK", 0),
+            ("fault", "all-reduce at 180.1 GB/s of bus bandwidth; 310 are wanted"),
+        ),
+        (("312.4", "3 FAILED", 0), ("fault", "3 values of the all-reduce are wrong")),
+        (("312.4", "0 OK", 1), ("unknown", "all_reduce_perf exited with 1: #")),
+    ],
+)
+def test_the_example_of_rccl(tmp_path, monkeypatch, ended, verdict):
+    """A bandwidth, wrong values, and a run that failed."""
+    busbw, bounds, code = ended
+    prints = f"# Out of bounds values : {bounds}\n# Avg bus bandwidth    : {busbw} \n#"
+    command = ("rccl.py", "--limit", "310", "--", "all_reduce_perf", "-b", "8G")
+    outcome = example(tmp_path, monkeypatch, "all_reduce_perf", prints, *command, code=code)
+    assert said(outcome)["fab0"] == verdict
+    assert outcome.code == {"ok": 0, "fault": 1, "unknown": 2}[verdict[0]]
+
+
+@pytest.mark.parametrize(
+    ("prints", "code", "verdict"),
+    [
+        ("[RESULT] [1.2] [action_1] gst 33367 Gflops 9500 met: TRUE", 0, "ok"),
+        ("[RESULT] [1.2] action_1 iet 33367 pass: TRUE\n[RESULT] a iet 1 pass: FALSE", 0, "fault"),
+        ("[ERROR] no module", 255, "unknown"),
+    ],
+)
+def test_the_example_of_rvs(tmp_path, monkeypatch, prints, code, verdict):
+    """Good results, a bad one, and none at all."""
+    config = tmp_path / "gst.conf"
+    config.write_text("actions:\n")
+    outcome = example(tmp_path, monkeypatch, "rvs", prints, "rvs.sh", str(config), code=code)
+    assert said(outcome)["fab0"][0] == verdict
+
+
+def test_the_example_of_a_scratch_disk(tmp_path):
+    """On a real disk, with a limit that it keeps and one that it cannot."""
+    program = str(EXAMPLES / "scratch.sh")
+    assert said(ran((program, str(tmp_path), "1")))["fab0"][0] == "ok"
+    assert said(ran((program, str(tmp_path), "99999999")))["fab0"][0] == "fault"
+    assert said(ran((program, "/no/such/scratch")))["fab0"][0] == "fault"
+    assert list(tmp_path.iterdir()) == []
 
 
 # ── the sense ─────────────────────────────────────────────────────────────────────────────────
