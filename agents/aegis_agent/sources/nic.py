@@ -6,16 +6,15 @@ change within milliseconds, and its messages carry the carrier counters.
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from aegis_agent.probes.nic import LinkSample
+from aegis_agent.sources.netlink import Link, Netlink
 
 _log = logging.getLogger(__name__)
 
@@ -23,42 +22,73 @@ SYS = Path("/sys")
 _SYSFS_POLL_SECONDS = 0.1  # nobody pushes
 _CONSISTENT_TRIES = 5
 _SIMULATED = "aegis_simulated"  # a tree that holds this file is none of the kernel's
+_SWITCHED_ON = 1  # IFF_UP
+_PAUSE_SECONDS = 1.0
 
 Tell = Callable[[str, LinkSample], None]
 
 
-async def watch(root: Path, interfaces: Sequence[str], poll_seconds: float, tell: Tell) -> None:
-    """Tell each interface's state now, on every change and at every poll, until cancelled."""
-    if not interfaces:
-        return
+def nothing() -> None:
+    """Nobody wants to know."""
+
+
+async def watch(
+    root: Path,
+    interfaces: Collection[str],
+    poll_seconds: float,
+    tell: Tell,
+    others: Callable[[], None] = nothing,
+) -> None:
+    """Tell each interface's state now, on every change and at every poll, until cancelled.
+
+    The interfaces may change meanwhile. `others` is called when a link that is none of them comes,
+    goes or gets another name.
+    """
     if root == SYS:
-        await _watch_netlink_always(interfaces, poll_seconds, tell)
+        await _watch_netlink_always(interfaces, poll_seconds, tell, others)
     else:
-        await _watch_sysfs(root, interfaces, min(poll_seconds, _SYSFS_POLL_SECONDS), tell)
+        await _watch_sysfs(root, interfaces, poll_seconds, tell)
 
 
-async def look(root: Path, interfaces: Sequence[str], tell: Tell) -> None:
+async def look(root: Path, interfaces: Collection[str], tell: Tell) -> None:
     """Tell each interface's state once."""
     if root != SYS:
-        _tell_sysfs(root, interfaces, tell)
+        for interface in list(interfaces):
+            tell(interface, read_sysfs(root, interface))
     elif interfaces:
-        from pyroute2 import AsyncIPRoute  # noqa: PLC0415  heavy, and seldom needed
+        with contextlib.closing(Netlink()) as netlink:
+            await _tell_all(netlink, interfaces, tell)
 
-        async with AsyncIPRoute() as route:
-            await _tell_netlink(route, interfaces, tell)
+
+# sysfs
 
 
 async def _watch_sysfs(
-    root: Path, interfaces: Sequence[str], poll_seconds: float, tell: Tell
+    root: Path, interfaces: Collection[str], poll_seconds: float, tell: Tell
 ) -> None:
+    """All of it at every poll; between, the count of changes tells whether to look."""
+    seen: dict[str, int | None] = {}
+    pause = min(poll_seconds, _SYSFS_POLL_SECONDS)
+    told_at = 0.0
     while True:
-        _tell_sysfs(root, interfaces, tell)
-        await asyncio.sleep(poll_seconds)
+        now = time.monotonic()
+        whole = now - told_at >= poll_seconds
+        told_at = now if whole else told_at
+        for interface in list(interfaces):
+            changes = _changes(root, interface)
+            if whole or changes != seen.get(interface):
+                seen[interface] = changes
+                tell(interface, read_sysfs(root, interface))
+        await asyncio.sleep(pause)
 
 
-def _tell_sysfs(root: Path, interfaces: Sequence[str], tell: Tell) -> None:
-    for interface in interfaces:
-        tell(interface, read_sysfs(root, interface))
+def _changes(root: Path, interface: str) -> int | None:
+    try:
+        with open(f"{root}/class/net/{interface}/carrier_changes", "rb", buffering=0) as file:  # noqa: PTH123
+            text = file.read(64).strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
 
 
 def read_sysfs(root: Path, interface: str) -> LinkSample:
@@ -91,6 +121,7 @@ def _read_files(folder: int, changes: int | None) -> LinkSample:
         at=time.time(),
         source="sysfs",
         up=_is_up(operstate, carrier),
+        switched_on=_switched_on(_text(folder, "flags")),
         operstate=operstate,
         carrier_changes=changes,
         carrier_downs=_number(folder, "carrier_down_count"),
@@ -104,7 +135,7 @@ def _text(folder: int, name: str) -> str | None:
     except OSError:
         return None
     try:
-        return os.read(descriptor, 64).decode().strip()
+        return os.read(descriptor, 64).decode(errors="replace").strip()
     except OSError:
         return None
     finally:
@@ -113,7 +144,14 @@ def _text(folder: int, name: str) -> str | None:
 
 def _number(folder: int, name: str) -> int | None:
     text = _text(folder, name)
-    return int(text) if text and text.lstrip("-").isdigit() else None
+    return int(text) if text and text.isdigit() else None
+
+
+def _switched_on(flags: str | None) -> bool | None:
+    try:
+        return bool(int(flags or "", 16) & _SWITCHED_ON)
+    except ValueError:
+        return None
 
 
 def _is_up(operstate: str, carrier: int | None) -> bool:
@@ -121,27 +159,32 @@ def _is_up(operstate: str, carrier: int | None) -> bool:
     return (operstate == "up" and carrier != 0) or (operstate == "unknown" and carrier == 1)
 
 
-async def _watch_netlink_always(interfaces: Sequence[str], poll_seconds: float, tell: Tell) -> None:
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415  with AsyncIPRoute
+# netlink
 
+
+async def _watch_netlink_always(
+    interfaces: Collection[str], poll_seconds: float, tell: Tell, others: Callable[[], None]
+) -> None:
     while True:
         try:
-            await _watch_netlink(interfaces, poll_seconds, tell)
-        except (OSError, NetlinkError) as error:  # its buffer overran, for one
+            await _watch_netlink(interfaces, poll_seconds, tell, others)
+        except (OSError, TimeoutError) as error:  # its buffer overran, for one
             _log.warning("Netlink failed and is opened again.", extra={"reason": error})
-        await asyncio.sleep(min(poll_seconds, 1.0))
+        others()  # what came and went meanwhile was not heard
+        await asyncio.sleep(min(poll_seconds, _PAUSE_SECONDS))
 
 
-async def _watch_netlink(interfaces: Sequence[str], poll_seconds: float, tell: Tell) -> None:
-    from pyroute2 import AsyncIPRoute  # noqa: PLC0415  heavy, and seldom needed
-    from pyroute2.netlink.rtnl import RTMGRP_LINK  # noqa: PLC0415
-
-    async with AsyncIPRoute() as pushes, AsyncIPRoute() as questions:
-        await pushes.bind(groups=RTMGRP_LINK)
-        pushing = asyncio.create_task(_tell_pushes(pushes, interfaces, tell))
+async def _watch_netlink(
+    interfaces: Collection[str], poll_seconds: float, tell: Tell, others: Callable[[], None]
+) -> None:
+    with (
+        contextlib.closing(Netlink(pushes=True)) as pushes,
+        contextlib.closing(Netlink()) as questions,
+    ):
+        pushing = asyncio.create_task(_tell_pushes(pushes, interfaces, tell, others))
         try:
             while not pushing.done():
-                await _tell_netlink(questions, interfaces, tell)
+                await _tell_all(questions, interfaces, tell)
                 await asyncio.wait([pushing], timeout=poll_seconds)
             await pushing
         finally:
@@ -150,35 +193,38 @@ async def _watch_netlink(interfaces: Sequence[str], poll_seconds: float, tell: T
                 await pushing
 
 
-async def _tell_pushes(route: Any, interfaces: Sequence[str], tell: Tell) -> None:
+async def _tell_pushes(
+    pushes: Netlink, interfaces: Collection[str], tell: Tell, others: Callable[[], None]
+) -> None:
+    names: dict[int, str] = {}
     while True:
-        async for message in route.get():
-            name = message.get_attr("IFLA_IFNAME")
-            if name in interfaces and message.get("event") == "RTM_NEWLINK":
-                tell(name, _from_message(message))
+        for link in await pushes.changes():
+            if link.there and link.name in interfaces:
+                tell(link.name, _sample(link))
+            if not link.there or names.get(link.index) != link.name:
+                others()
+            if link.there:
+                names[link.index] = link.name
+            else:
+                names.pop(link.index, None)
 
 
-async def _tell_netlink(route: Any, interfaces: Sequence[str], tell: Tell) -> None:
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415  with AsyncIPRoute
-
-    for interface in interfaces:
-        try:
-            messages = await route.link("get", ifname=interface)
-        except NetlinkError as error:
-            if error.code != errno.ENODEV:
-                raise
+async def _tell_all(questions: Netlink, interfaces: Collection[str], tell: Tell) -> None:
+    for interface in list(interfaces):
+        link = await questions.ask(interface)
+        if link is None:
             tell(interface, LinkSample(at=time.time(), source="netlink", present=False))
         else:
-            tell(interface, _from_message(messages[0]))
+            tell(interface, _sample(link))
 
 
-def _from_message(message: Any) -> LinkSample:
-    operstate = str(message.get_attr("IFLA_OPERSTATE") or "unknown").lower()
+def _sample(link: Link) -> LinkSample:
     return LinkSample(
         at=time.time(),
         source="netlink",
-        up=_is_up(operstate, message.get_attr("IFLA_CARRIER")),
-        operstate=operstate,
-        carrier_changes=message.get_attr("IFLA_CARRIER_CHANGES"),
-        carrier_downs=message.get_attr("IFLA_CARRIER_DOWN_COUNT"),
+        up=_is_up(link.operstate, link.carrier),
+        switched_on=link.switched_on,
+        operstate=link.operstate,
+        carrier_changes=link.carrier_changes,
+        carrier_downs=link.carrier_downs,
     )
