@@ -3,16 +3,18 @@
 import asyncio
 import json
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from aegis.model.fault import FaultClass, Severity
 from aegis.model.node import Health
 from aegis_agent.book import Book
-from aegis_agent.probes import checks
+from aegis_agent.probes import check_entry, checks
 from aegis_agent.probes.check_entry import Check
 from aegis_agent.probes.checks import CheckMemory, Outcome
 from aegis_agent.senses.checks import CheckSense
@@ -522,6 +524,18 @@ def test_the_example_of_a_scratch_disk(tmp_path):
     assert said(ran((program, str(tmp_path), "99999999")))["fab0"][0] == "fault"
     assert said(ran((program, "/no/such/scratch")))["fab0"][0] == "fault"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_entries_of_the_page_are_read():
+    """What people copy must work."""
+    page = (EXAMPLES.parents[1] / "docs" / "how-to" / "site-checks.md").read_text()
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    first, *drops = blocks
+    names = [check_entry.parse(drop, "the check").name for drop in drops]
+    assert names == ["scratch", "rvs", "rccl"]
+    assert len(check_entry.parse_all(first["checks"], "checks")) == 1
+    documented = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert documented == set(check_entry._KEYS)
 
 
 # ── the sense ─────────────────────────────────────────────────────────────────────────────────
