@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -157,6 +158,22 @@ def test_an_xid_is_heard_within_the_poll_where_events_are_asked_for(
     nvidia.add_xid(gpus, 1, 79)
     fault = controller.wait_fault("gpu.lost")
     assert (fault.device, dict(fault.details)["xid"]) == ("gpu1", "79")
+
+
+def test_an_xid_line_of_the_kernel_log_names_the_gpu(start_agent, controller, tmp_path):
+    """`PCI:0000:2d:00` is gpu1; the process and NVIDIA's action are details."""
+    log = tmp_path / "kmsg"
+    log.touch()
+    start_agent("--kernel-log", str(log))
+    controller.wait_device("gpu1", "healthy")
+    controller.wait(lambda: "kernel" in dict(controller.last.sources), "the kernel log as a source")
+    text = "NVRM: Xid (PCI:0000:2d:00): 31, pid=1896, name=python3, Ch 0000000b, MMU Fault"
+    with log.open("a") as lines:
+        lines.write(f"4,1,{int(time.monotonic() * 1e6)},-;{text}\n")
+    fault = controller.wait_fault("gpu.vm.fault")
+    assert (fault.device, fault.severity) == ("gpu1", "warning")
+    told = {"xid": "31", "pid": "1896", "process": "python3", "action": "RESTART_APP"}
+    assert dict(fault.details).items() >= told.items()
 
 
 def test_without_the_driver_the_gpus_are_unknown_and_appear_with_it(start_agent, controller, gpus):
