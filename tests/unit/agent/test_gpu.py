@@ -166,3 +166,52 @@ def test_a_replaced_gpu_takes_over_name_and_slot():
     listed = ["a u1 s1", "b u9 s9"]
     assert gpu_names.replaced(list(known), listed) == ["b u2 s2"]
     assert gpu_names.name_gpus(known, listed) == {"a u1 s1": "gpu0", "b u9 s9": "gpu1"}
+
+
+def test_while_it_is_reset_a_gpu_is_unknown_whatever_fails(subject, known):
+    """The kernel has said so: neither lost nor stalled."""
+    memory = known
+    for _ in range(LOST_READINGS + 1):
+        seen = gpu.observe(subject, memory, GONE, resetting=True)
+        memory = seen.memory
+        assert (seen.faults, seen.device.health) == ((), Health.UNKNOWN)
+    stall = Silence(at=6.0, reason="amdsmi ecc_count(umc) did not answer", stalled=True)
+    seen = gpu.silent(subject, memory, stall, resetting=True)
+    assert (seen.faults, seen.conditions) == ((), ())
+    seen = gpu.missing(subject, seen.memory, 7.0, 7, resetting=True)
+    assert (seen.faults, seen.conditions) == ((), ())
+    assert "being reset" in seen.device.detail
+    assert gpu.observe(subject, seen.memory, reading(8.0)).device.health == Health.HEALTHY
+
+
+def test_after_a_reset_the_errors_before_it_are_history(subject, known):
+    """A reset does not start the counters anew; the next error is new all the same."""
+    memory = gpu.observe(subject, known, reading(2.0, uncorrectable=2)).memory
+    memory = gpu.was_reset(memory)
+    seen = gpu.observe(subject, memory, reading(3.0, uncorrectable=2))
+    assert (seen.faults, seen.device.health) == ((), Health.HEALTHY)
+    seen = gpu.observe(subject, seen.memory, reading(4.0, uncorrectable=3))
+    assert [fault.count for fault in seen.faults] == [1]
+    assert seen.device.health == Health.UNHEALTHY
+
+
+def test_a_call_that_is_left_out_keeps_the_stall(subject, known):
+    """What else there is of the GPU is read, and its errors are told."""
+    stall = Silence(at=3.0, reason="amdsmi pcie_info did not answer within 2 s", stalled=True)
+    memory = gpu.silent(subject, known, stall).memory
+    seen = gpu.observe(subject, memory, reading(4.0, uncorrectable=1, hung=("pcie_info",)))
+    assert [fault.fault_class for fault in seen.faults] == [FaultClass.GPU_ECC_UNCORRECTABLE]
+    assert [one.fault_class for one in seen.conditions] == [FaultClass.GPU_PROBE_STALLED]
+    seen = gpu.observe(subject, memory, reading(4.0, hung=("pcie_info",)))
+    assert seen.device.health == Health.UNKNOWN
+    assert gpu.observe(subject, seen.memory, reading(5.0)).device.health == Health.HEALTHY
+
+
+def test_what_is_lost_stays_lost_until_it_is_read(subject, known):
+    """A crash of its reader in between says nothing new."""
+    memory = known
+    for _ in range(LOST_READINGS):
+        memory = gpu.observe(subject, memory, GONE).memory
+    seen = gpu.silent(subject, memory, Silence(at=9.0, reason="the process died"))
+    assert seen.device.health == Health.UNHEALTHY
+    assert [one.fault_class for one in seen.conditions] == [FaultClass.GPU_LOST]
