@@ -10,7 +10,7 @@ RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 
 from dataclasses import replace
 
-from aegis.core import recover
+from aegis.core import experience, recover
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
@@ -188,8 +188,10 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
     match decision.result:
         case DecisionResult.ACTED if decision.remedy in DRAINS:
             _drain(cluster, incident, decision)
+            experience.acted(cluster, cluster.incidents[incident.id], decision.remedy)
         case DecisionResult.ACTED:
             _restart(cluster, incident)
+            experience.acted(cluster, cluster.incidents[incident.id], decision.remedy)
         case DecisionResult.NOTHING:
             _do_nothing(cluster, incident, decision)
         case DecisionResult.BLOCKED if _is_worn_out(decision):

@@ -7,6 +7,7 @@ goes through a `put_…`, which notes it in `touched` for those who must tell ot
 from dataclasses import dataclass, field
 
 from aegis.model.action import Notify
+from aegis.model.experience import Experience
 from aegis.model.incident import Incident, IncidentState
 from aegis.model.job import Job, JobState, LauncherPhase, LauncherState, RankPhase
 from aegis.model.node import Contact, Node, NodeState
@@ -45,6 +46,8 @@ class Cluster:
     next_incident: int = 1
     silent_since: float | None = None  # much of the fleet fell silent at once: decide nothing
     paused: Pause | None = None
+    experience: Experience = field(default_factory=Experience)
+    lemons: frozenset[str] = frozenset()  # nodes that fail far more often than the rest
     breaker_since: float | None = None  # so many nodes are out by Aegis that it takes no more
     touched: set[tuple[str, str]] = field(default_factory=set)  # ("node" | "job" | "incident", id)
     notices: list[Notify] = field(default_factory=list)  # of this step; `step` hands them out
@@ -96,7 +99,7 @@ class Cluster:
         return self.now - max(contact.seen_at, self.hears_since)
 
     def spares(self, job: Job) -> list[Node]:
-        """Nodes that could take ranks of the job and hold none: ready ones first, by name."""
+        """Nodes that could take ranks of the job and hold none, the most trusted first."""
         held = {name for other in self.jobs.values() for name in holders(other)}
         free = [
             node
@@ -105,7 +108,11 @@ class Cluster:
             and node.state in (NodeState.READY, NodeState.PROBATION)
             and self.can_start(node, job)
         ]
-        return sorted(free, key=lambda node: (node.state is not NodeState.READY, node.name))
+        return sorted(free, key=self._trust)
+
+    def _trust(self, node: Node) -> tuple[bool, bool, str]:
+        """Ready ones before those on probation, and lemons last of each."""
+        return (node.state is not NodeState.READY, node.name in self.lemons, node.name)
 
     def can_start(self, node: Node, job: Job) -> bool:
         """Whether the node's launcher of this job is heard and holds no ranks."""

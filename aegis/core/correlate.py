@@ -6,7 +6,7 @@ none is. What is known already is never decided twice.
 
 from dataclasses import replace
 
-from aegis.core import progress
+from aegis.core import experience, progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import begin, blame, cause, fold, save
@@ -54,7 +54,9 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
         job = cluster.jobs.get(fault.job) if fault.job else cluster.job_on(fault.node)
         if job is not None:
             progress.take(cluster, job)
-        consider(cluster, rules, _with_rejected(cluster, begin(cluster, fault), fault))
+        incident = begin(cluster, fault)
+        experience.relapsed(cluster, incident)
+        consider(cluster, rules, _with_rejected(cluster, incident, fault))
         return
     if _is_seen(home, fault):
         return

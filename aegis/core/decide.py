@@ -4,6 +4,7 @@ The first rule that matches names the remedy; the rails say whether it may be do
 carries all of it: the rule, each rail's verdict, what was not chosen and why, what would change it.
 """
 
+from aegis.core import experience
 from aegis.core.approval import is_forbidden
 from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import cause
@@ -38,7 +39,7 @@ def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
         remedy=rule.remedy,
         mode=request.mode,
         result=result,
-        reason=_reason(rule, incident, result, said),
+        reason=_reason(cluster, rule, incident, result, said),
         verdicts=said,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
         clears_when=_clears_when(incident, result, said),
@@ -117,14 +118,19 @@ def _result(request: Request, said: tuple[Verdict, ...]) -> DecisionResult:
 
 
 def _reason(
-    rule: Rule, incident: Incident, result: DecisionResult, said: tuple[Verdict, ...]
+    cluster: Cluster,
+    rule: Rule,
+    incident: Incident,
+    result: DecisionResult,
+    said: tuple[Verdict, ...],
 ) -> str:
     asks = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}"
     refused = [f"{one.rail} ({one.text})" for one in said if not one.passed]
     others = [one for one in said if not one.passed and one.rail != "mode"]
     match result:
         case DecisionResult.ACTED:
-            return f"{asks}, and every rail lets it"
+            known = experience.words(cluster, incident.fault_class, rule.remedy)
+            return f"{asks}, and every rail lets it" + (f"; {known}" if known else "")
         case DecisionResult.WOULD_ACT:
             held = f"; besides, it would be held by {listed([o.rail for o in others])}"
             return f"{asks}; the mode only lets Aegis say so{held if others else ''}"

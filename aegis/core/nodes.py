@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from aegis.core import lemons
 from aegis.core.cluster import Cluster, any_alive, holders, standing
 from aegis.core.incidents import close
 from aegis.core.rails import AEGIS
@@ -28,6 +29,7 @@ def take_out(cluster: Cluster, name: str, held_by: str, reason: str) -> None:
     if held_by == AEGIS:
         node = replace(node, taken_at=(*node.taken_at, cluster.now)[-TAKEN_KEPT:])
     enter(cluster, node, NodeState.DRAINING, reason, held_by)
+    cluster.lemons = lemons.find(cluster)
     settle(cluster, name)
 
 

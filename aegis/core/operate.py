@@ -9,7 +9,7 @@ allowed; `apply` then carries it out.
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from aegis.core import people, recover
+from aegis.core import experience, lemons, people, recover
 from aegis.core.cluster import ENDED, Cluster, standing
 from aegis.core.fence import is_silent
 from aegis.core.incidents import close, note
@@ -154,6 +154,8 @@ def _return(cluster: Cluster, event: NodeReturned) -> None:
     for incident in cluster.unresolved_on(event.node):
         if incident.faults[0].job is None and incident.state is not IncidentState.RECOVERING:
             close(cluster, incident, f"{event.actor} returned {event.node}: {event.reason}")
+    experience.returned(cluster, cluster.nodes[event.node])
+    cluster.lemons = lemons.find(cluster)
     if cluster.policy.probation_seconds > 0:
         reason = f"returned by {event.actor}: {event.reason}"
         enter(cluster, cluster.nodes[event.node], NodeState.PROBATION, reason)

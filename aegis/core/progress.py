@@ -7,6 +7,8 @@ from aegis.core.cluster import Cluster, launcher_of
 from aegis.core.rails import TRAINING
 from aegis.model.job import Job, LauncherState, RankState
 
+_NEWEST = 0.2  # the weight of the newest of a series
+
 
 def take(cluster: Cluster, job: Job) -> None:
     """Read the job's progress from what its launchers say."""
@@ -32,7 +34,23 @@ def _steps(cluster: Cluster, job: Job) -> Job:
     if attempts and resumed is not None and attempts[-1].resumed_step != resumed:
         attempts = (*attempts[:-1], replace(attempts[-1], resumed_step=resumed))
     step = max(min(rank.step for rank in ranks), resumed or 0)
+    job = _pace(cluster, job, step)
     return replace(job, step=step, loss=_loss(ranks, job), attempts=attempts)
+
+
+def _pace(cluster: Cluster, job: Job, step: int) -> Job:
+    """How long a step takes, lately."""
+    if step == job.step:
+        return job
+    paced = replace(job, step_at=cluster.now, trained_at=job.trained_at or cluster.now)
+    if step < job.step or not job.step_at or job.step_at < job.since:
+        return paced  # it was set back, or has only begun
+    took = (cluster.now - job.step_at) / (step - job.step)
+    return replace(paced, step_seconds=_lately(job.step_seconds, took))
+
+
+def _lately(before: float, now: float) -> float:
+    return now if not before else before + _NEWEST * (now - before)
 
 
 def _loss(ranks: list[RankState], job: Job) -> float | None:
@@ -51,7 +69,16 @@ def _checkpoints(cluster: Cluster, job: Job) -> Job:
     newest = max(launchers, key=lambda one: one.checkpoint_step)
     if (newest.checkpoint_step, newest.checkpoint_at) == (job.checkpoint_step, job.checkpoint_at):
         return job
-    return replace(job, checkpoint_step=newest.checkpoint_step, checkpoint_at=newest.checkpoint_at)
+    took = newest.checkpoint_at - job.checkpoint_at
+    is_next = job.checkpoint_at and took > 0 and newest.checkpoint_step > job.checkpoint_step
+    return replace(
+        job,
+        checkpoint_step=newest.checkpoint_step,
+        checkpoint_at=newest.checkpoint_at,
+        checkpoint_seconds=_lately(job.checkpoint_seconds, took)
+        if is_next
+        else job.checkpoint_seconds,
+    )
 
 
 def has_moved(before: LauncherState | None, after: LauncherState) -> bool:

@@ -6,6 +6,7 @@ launchers and ranks wrote themselves.
 
 from dataclasses import replace
 
+from aegis.core import experience
 from aegis.core.cluster import Cluster, holders, launcher_of
 from aegis.core.incidents import close, note, save
 from aegis.core.story import recovered
@@ -107,11 +108,12 @@ def _follow(cluster: Cluster, job: Job, incident: Incident) -> None:
     if job.state is not JobState.RUNNING:
         return
     if incident.phases.first_step_at is not None:
-        close(cluster, incident, recovered(incident) + _disposition(cluster, incident))
+        incident = close(cluster, incident, recovered(incident) + _disposition(cluster, incident))
+        experience.helped(cluster, incident)
     elif not _reports_steps(job) and cluster.now - job.since >= cluster.policy.settle_seconds:
         settled = duration(cluster.policy.settle_seconds)
         text = f"{recovered(incident)}; its ranks have lived for {settled} and report no steps"
-        close(cluster, incident, text + _disposition(cluster, incident))
+        experience.helped(cluster, close(cluster, incident, text + _disposition(cluster, incident)))
 
 
 _REACHED = {

@@ -199,8 +199,12 @@ class Job:
     step: int = 0  # newest step seen on every rank
     loss: float | None = None
     progress_at: float = 0.0
+    step_at: float = 0.0  # when the newest step was first seen
+    step_seconds: float = 0.0  # a step takes so long, lately; 0: not yet known
+    trained_at: float = 0.0  # when its first generation was first seen to train
     checkpoint_step: int = 0
     checkpoint_at: float = 0.0
+    checkpoint_seconds: float = 0.0  # between two checkpoints, lately; 0: not yet known
     best_step: int = 0  # highest verified checkpoint of any generation: what counts as progress
     restarts_without_progress: int = 0
     restarts: int = 0

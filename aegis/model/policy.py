@@ -38,6 +38,8 @@ class Policy:
     upstream_seconds: float = 10.0
     spare_floor: int = 0  # spares that must be left after an act
     cooldown_seconds: float = 600.0  # before Aegis takes the same node again
+    lemon_times: int = 5  # a node taken so often by Aegis within the window is a lemon
+    lemon_window_seconds: float = 604800.0
     probation_seconds: float = 3600.0  # 0: a returned node is ready at once
     hold_down_seconds: float = 7.0  # a link must be down this long
     silence_seconds: float = 30.0  # a node or launcher without a word, its job without progress

@@ -293,8 +293,12 @@ export interface Job {
   readonly step: number;
   readonly loss: number | null;
   readonly progress_at: number;
+  readonly step_at: number;
+  readonly step_seconds: number;
+  readonly trained_at: number;
   readonly checkpoint_step: number;
   readonly checkpoint_at: number;
+  readonly checkpoint_seconds: number;
   readonly best_step: number;
   readonly restarts_without_progress: number;
   readonly restarts: number;
@@ -434,6 +438,8 @@ export interface Policy {
   readonly upstream_seconds: number;
   readonly spare_floor: number;
   readonly cooldown_seconds: number;
+  readonly lemon_times: number;
+  readonly lemon_window_seconds: number;
   readonly probation_seconds: number;
   readonly hold_down_seconds: number;
   readonly silence_seconds: number;
