@@ -4,7 +4,14 @@ from aegis.model.fault import FaultClass as F
 from aegis_agent.probes.kernel.pattern import ERROR, FATAL, INFO, WARNING, Pattern
 
 _POWER = r"(?:ppt\d?|tdc\w*|edc\w*|fit|apcc|pcc|power\w*|current\w*)"
-_PROCESS = r"(?:,? for process ?(?P<process>.*?) pid (?P<pid>\d+)(?: thread (?P<thread>.*?) pid (?P<thread_pid>\d+))?)?"
+_NAME = r" +(?:(?!pid \d)(?P<{0}>.*?) +)?pid (?P<{1}>\d+)"
+_PROCESS = (
+    r"(?:,? for process"
+    + _NAME.format("process", "pid")
+    + r"(?: thread"
+    + _NAME.format("thread", "thread_pid")
+    + r")?)?"
+)
 
 # fmt: off
 PATTERNS = (
@@ -55,7 +62,7 @@ PATTERNS = (
 
     Pattern(None, INFO, "optional", r"\boptional\b",
             "amdgpu 0000:0f:00.0: amdgpu: RAP: optional rap ta ucode is not available", "amdgpu_psp.c"),
-    Pattern(None, INFO, "psp gfx command", r"psp gfx command (?!load_ip_fw|setup_tmr|load_toc|load_asd|autoload)\w+",
+    Pattern(None, INFO, "psp ", r"psp (?:gfx )?command (?!load_ip_fw|setup_tmr|load_toc|load_asd|autoload)\S+",
             "amdgpu 0000:0f:00.0: amdgpu: psp gfx command INVOKE_CMD(0x3) failed and response status is (0x4)", "amdgpu_psp.c"),
     Pattern(F.GPU_INIT_FAILED, FATAL, "gpu init", r"fatal error during gpu init",
             "amdgpu 0000:0f:00.0: amdgpu: Fatal error during GPU init", "amdgpu_kms.c"),

@@ -60,13 +60,13 @@ PATTERNS = (
             "amdgpu 0000:c1:00.0: amdgpu: {22}poison is consumed by client 27, kick off gpu reset flow",
             "kfd_int_process_v9.c"),
     Pattern(F.GPU_ECC_POISON_CONSUMED, FATAL, "poison consumption",
-            r"(?:" + _COUNT + r"|reset for (?P<block>\w+) ras |(?P<block__2>\w+) ras )?poison consumption"
+            r"(?:" + _COUNT + r"|reset for (?P<block>\w+) ras |(?P<block__2>\w+) ras )?poison consumption,? (?:is |was )?(?:detected|issued|occur\w+|reported|unmap|fall|on|in)\b"
             r"(?:.* in (?P<block__3>\w+) block)?(?:.*client id (?P<client>\d+))?",
             "amdgpu 0000:c1:00.0: amdgpu: {22} GPU reset for gfx RAS poison consumption is issued!",
             "amdgpu_umc.c, ras_process.c"),
     Pattern(F.GPU_ECC_POISON_CONSUMED, FATAL, "poison", r"poison (?:is |was )?detected in (?P<block>\w+)|consum\w+ .*poison|poison.* consumed",
             "amdgpu 0000:c1:00.0: amdgpu: Poison detected in VCN0, sub_block0", "vcn_v4_0_3.c"),
-    Pattern(F.GPU_ECC_POISON_CREATED, ERROR, "poison", _WHERE + r"(?:\b(?P<count>[1-9]\d*) (?:new )?)?poison (?:is |was |has been )?creat(?:ed|ion)" + _IN_BLOCK,
+    Pattern(F.GPU_ECC_POISON_CREATED, ERROR, "poison", _WHERE + r"(?:\b(?P<count>[1-9]\d*) (?:new )?)?poison (?:(?:is |was |has been )?created|creation (?:is |was )?(?:detected|reported))" + _IN_BLOCK,
             "amdgpu 0000:c1:00.0: amdgpu: {21}Poison is created, no user action is needed.", "amdgpu_ras.c"),
     Pattern(F.GPU_ECC_POISON_CONSUMED, FATAL, "sq_intr: error", r"sq_intr: error\b.*\b(?:err_)?type (?P<type>3)\b",
             "amdgpu: sq_intr: error, se 0, data 0x0, sh 0, priv 1, wave_id 0, simd_id 1, cu_id 3, err_type 3", "kfd_int_process_v9.c"),
@@ -77,10 +77,10 @@ PATTERNS = (
             "[drm] RAS event of type ERREVENT_ATHUB_INTERRUPT detected!", "amdgpu_ras.c, amdgpu_uvd.c"),
     Pattern(F.GPU_RAS_FATAL, FATAL, "nbif", r"interrupt triggered by (?P<interrupt>NBIF) error",
             "amdgpu 0000:e3:00.0: amdgpu: RAS controller interrupt triggered by NBIF error", "nbio_v7_4.c, nbio_v7_9.c"),
-    Pattern(F.GPU_RAS_FATAL, FATAL, "error", r"uncorrectable hardware error ?\((?P<interrupt>\w+)\)|\bras fatal error|\bfatal (?:ras|hardware) error|sync flood",
+    Pattern(F.GPU_RAS_FATAL, FATAL, "error", r"uncorrectable hardware error ?\((?P<interrupt>\w+)\)|\bras fatal error|\bfatal (?:ras|hardware) error|sync flood (?:event|error|detected|occurred)",
             "amdgpu 0000:e3:00.0: amdgpu: uncorrectable hardware error (ERREVENT_ATHUB_INTERRUPT) detected!", "amdgpu_ras.c"),
 
-    Pattern(F.GPU_RAS_RECORD, INFO, "aca", r"^\[hardware error\]: *(?:aca entry\[(?P<entry>\d+)\]|aca\[(?P<number>\d+)/(?P<of>\d+)\])\.(?P<register>\w+)=(?P<value>0x[0-9a-f]+)",
+    Pattern(F.GPU_RAS_RECORD, INFO, "aca", r"^\[hardware error\]: *(?:aca entry\[(?P<entry>\d+)\]|aca\[(?P<entry__2>\d+)/(?P<entries>\d+)\])\.(?P<register>\w+)=(?P<value>0x[0-9a-f]+)",
             "amdgpu 0000:9e:00.0: {8}[Hardware Error]: ACA[01/02].SYND=0x5d000000", "amdgpu_aca.c, ras_aca.c"),
     Pattern(F.GPU_RAS_RECORD, INFO, "[hardware error]", r"^\[hardware error\]: *(?:\w+ entry\[(?P<entry>\d+)\]\.(?:regs\[)?(?P<register>\w+)\]?=(?P<value>0x[0-9a-f]+))?",
             "amdgpu 0000:9e:00.0: {8}[Hardware Error]: Accelerator Check Architecture events logged", "amdgpu_mca.c"),
@@ -103,7 +103,7 @@ PATTERNS = (
             r"error address ?\(pa\): ?(?P<address>0x[0-9a-f]+)(?:\s+row: ?(?P<row>\w+)\s+col: ?(?P<column>\w+)\s+bank: ?(?P<bank>\w+)\s+channel: ?(?P<channel>\w+))?",
             "amdgpu 0000:c1:00.0: amdgpu: Error Address(PA):0x7f60d000   Row:0x12   Col:0x4  Bank:0x3 Channel:0x7", "umc_v12_0.c"),
     Pattern(F.GPU_MEMORY_BAD_PAGE, WARNING, "page", r"\bsaved (?P<pages>[1-9]\d*) (?:bad )?pages? to eeprom"
-            r"|\b(?:new )?bad pages? (?:is |are |was |were |has been |have been )?(?:retired|detected|found|added|reserved)"
+            r"|(?<!no )(?<!\b0 )\bbad pages? (?:is |are |was |were |has been |have been )?(?:retired|detected|found|added|reserved)"
             r"|\b(?:reserve|retire) (?:vram for )?(?:retired|bad) pages?\b.*\bfail|\bretired page (?P<page>0x[0-9a-f]+)",
             "amdgpu 0000:c1:00.0: amdgpu: Saved 4 pages to EEPROM table.", "amdgpu_ras.c"),
 )

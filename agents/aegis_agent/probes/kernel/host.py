@@ -79,7 +79,7 @@ PATTERNS = (
             "Killed process 4711 (python3) total-vm:91234kB, anon-rss:65432kB, file-rss:0kB", "oom_kill.c"),
     Pattern(F.HOST_MEMORY_OOM, WARNING, "oom-kill", r"^oom-kill:constraint=(?P<constraint>\w+).*?\btask_memcg=(?P<cgroup>[^,]*),task=(?P<process>[^,]*),pid=(?P<pid>\d+)",
             "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=user.slice,mems_allowed=0,oom_memcg=/job,task_memcg=/job/step0,task=python3,pid=4711,uid=0", "oom_kill.c"),
-    Pattern(F.HOST_MEMORY_OOM, WARNING, "oom-kill", r"^(?P<process>.{1,20}?) invoked oom-killer: ",
+    Pattern(F.HOST_MEMORY_OOM, WARNING, "oom-kill", r"^(?P<process>(?:(?!: ).){1,15}) invoked oom-killer: ",
             "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", "oom_kill.c"),
     Pattern(F.HOST_MEMORY_OOM, WARNING, "oom_reaper", r"^oom_reaper: reaped " + _OF,
             "oom_reaper: reaped process 4711 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB", "oom_kill.c"),

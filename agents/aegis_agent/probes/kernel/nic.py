@@ -38,7 +38,7 @@ ANY = (
     Pattern(F.NIC_PCIE_LOST, FATAL, "", r"\bpcie link (?:is )?lost|device inaccessible|config space inaccessible|pci(?:e)? (?:i/o |channel )?error detected|pci_err(?:or)?_detected\b|\berror detected: \w+_pci_error_detected"
             r"|pci (?:device|slot) is (?:unavailable|gone)|lost pci|device is (?:gone|not accessible)",
             "igc 0000:07:00.0 enp7s0: PCIe link lost, device now detached", "igc_main.c, bnxt.c, mlx5 main.c"),
-    Pattern(F.NIC_REMOVED, FATAL, "", r"disabling already-disabled device|\badapter removed\b|surprise remov\w+|device (?:has been |was )?(?:surprise[- ])?removed\b",
+    Pattern(F.NIC_REMOVED, FATAL, "", r"disabling already-disabled device|\badapter removed\b|surprise remov\w+",
             "ixgbe 0000:04:00.0: Adapter removed", "pci.c, ixgbe_main.c"),
     Pattern(F.NIC_MODULE_UNPLUGGED, ERROR, "unplug", r"\b(?:cable|module|transceiver|sfp\+?|qsfp\S*)\b.*\bunplugged",
             "ionic 0000:b5:00.0 enp181s0: transceiver unplugged", "every driver"),
@@ -53,7 +53,7 @@ ANY = (
     Pattern(F.NIC_FIRMWARE_RECOVERED, INFO, "recover", r"\b(?:firmware|fw|device|adapter) (?:has |is |was )?recovered|recovery (?:succeeded|successful|completed?)",
             "qede 0000:18:00.0 eth2: Firmware recovered", "every driver"),
     Pattern(F.NIC_FIRMWARE_RESET, WARNING, "reset", r"\b(?:is going to be|is being|will be|was|has been) reset\b|\bresetting (?:the )?(?:device|adapter|firmware|nic|chip|controller|hw|hardware|lif|function|port)\b"
-            r"|\b(?:firmware|fw|emp|device|adapter|hw|hardware|chip|function[- ]level) reset (?:started|start|in progress|requested|initiated|triggered|event|detected|done|complete\w*|succe\w+)\b|\binitiating reset\b|\bpci slot reset\b",
+            r"|\b(?:firmware|fw|emp|device|adapter|hw|hardware|chip|function[- ]level) reset (?:started|start|in progress|requested|initiated|triggered|event|detected)\b|\b(?:firmware|fw) reset (?:done|complete\w*|succe\w+)\b|\binitiating reset\b|\bpci slot reset\b",
             "mlx4_core 0000:04:00.0: device is going to be reset", "mlx4 catas.c"),
 )
 RDMA = (

@@ -62,7 +62,7 @@ MLX5 = (
             "mlx5_core 0000:b5:00.0: poll_health:789:(pid 0): Fatal error 3 detected", "mlx5 health.c"),
     Pattern(F.NIC_FIRMWARE_FATAL, FATAL, "failed", r"\b(?:mlx5_load_one|mlx5_init_one|mlx5_function_setup|probe_one|init_one|mlx5_recover_device)\b.*\bfailed\b.*?(?P<status>-\d+)?$",
             "mlx5_core 0000:b5:00.0: probe_one:1908:(pid 412): mlx5_init_one failed with error code -110", "mlx5 main.c"),
-    Pattern(F.NIC_FIRMWARE_STALLED, WARNING, "waiting for fw", r"waiting for fw(?: pre)?[- ]init\w*",
+    Pattern(None, INFO, "waiting for fw", r"waiting for fw(?: pre)?[- ]init\w*",
             "mlx5_core 0000:b5:00.0: wait_fw_init:196:(pid 412): Waiting for FW initialization, timeout abort in 101s (0xffffffff)", "mlx5 main.c"),
     Pattern(F.NIC_FIRMWARE_RECOVERED, INFO, "recover", r"health recovery (?:succeeded|successful|completed)|\bexit, result = \d+, recovered",
             "mlx5_core 0000:b5:00.0: mlx5_health_try_recover:337:(pid 77): health recovery succeeded", "mlx5 health.c"),

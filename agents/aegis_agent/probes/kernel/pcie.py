@@ -9,7 +9,7 @@ import re
 from aegis.model.fault import FaultClass as F
 from aegis_agent.probes.kernel.pattern import ERROR, FATAL, INFO, WARNING, Finding, Pattern, Table
 
-_KIND = r"(?:, type=(?P<layer>[\w ]+?))?(?:, (?:id=\w*)? ?\((?P<agent>[^)]+)\))?"
+_KIND = r"(?:, type=(?P<layer>[\w ]+))?(?:, (?:id=\w*)? ?\((?P<agent>[^)]+)\))?"
 _RECEIVED = r" error (?:message )?received(?: from|:)? ?(?:id=)?(?P<from>[0-9a-f:.]+)?"
 _MANY = r"(?:(?P<multiple>multiple) )?"
 _BIT = r"^(?:aer: *)?\[ ?(?P<bit>\d+)\] (?P<error>"
