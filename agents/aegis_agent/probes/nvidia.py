@@ -4,7 +4,7 @@
     GPU_IS_LOST   -> gpu.lost at once: NVML says so itself; so it does when a reset is required
     calls fail    -> unknown; all that ever worked, three times in a row -> gpu.lost
     no answer     -> unknown and gpu.probe.stalled
-    not listed    -> gpu.lost
+    not listed    -> gpu.lost; never listed, though the bus has it -> gpu.init.failed
 
 Errors are counted twice: since the driver's load, and ever. The first restart with a reset; what
 the second has more was missed meanwhile. A call that never worked is a feature that the GPU lacks.
@@ -30,7 +30,8 @@ _SAID_LOST: Mapping[int, str] = {
     RESET_REQUIRED: "NVML says that the GPU must be reset before it can be used again",
 }
 _CALL = "NVML memory_error_counter"
-_LOST, _STALLED = "lost", "stalled"
+_LOST, _STALLED, _ABSENT = "lost", "stalled", "absent"
+_WITHOUT_READING = frozenset({_LOST, _STALLED, _ABSENT})  # over once the GPU is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +121,28 @@ def missing(
     subject: Subject, memory: NvidiaMemory, at: float, listed: int
 ) -> Judgement[NvidiaMemory]:
     """Judge a GPU that was there before and that NVML no longer lists."""
+    if _ABSENT in memory.standing:
+        return absent(subject, memory, at)
     text = (
         f"NVML lists {listed} GPUs and no longer this one ({subject.identity}); "
         "if it was taken out for good, delete the agent's spool"
     )
     return _lost(subject, memory, at, text)
+
+
+def absent(subject: Subject, memory: NvidiaMemory, at: float) -> Judgement[NvidiaMemory]:
+    """Judge a GPU that is on the PCI bus, with NVIDIA's driver, and that NVML never listed."""
+    cause = Cause(
+        name=_ABSENT,
+        fault_class=FaultClass.GPU_INIT_FAILED,
+        severity=Severity.FATAL,
+        present=True,
+        source="sysfs and NVML",
+        text="it is on the PCI bus and has NVIDIA's driver, but NVML does not list it: "
+        "the driver could not start it",
+    )
+    standing, faults = lasting.hold(subject, memory.standing, at, cause)
+    return _unknown(subject, replace(memory, standing=standing), cause.text, at, faults)
 
 
 def xid(subject: Subject, at: float, number: int) -> Fault:
@@ -139,7 +157,7 @@ def xid(subject: Subject, at: float, number: int) -> Fault:
 
 def _read_again(memory: NvidiaMemory, reading: NvidiaReading) -> NvidiaMemory:
     """It is there. A call that hung before and is left out has not come back with it."""
-    over = {_LOST} if reading.hung else {_LOST, _STALLED}
+    over = _WITHOUT_READING - {_STALLED} if reading.hung else _WITHOUT_READING
     standing = {name: found for name, found in memory.standing.items() if name not in over}
     return replace(memory, failed_readings=0, standing=standing)
 
@@ -253,7 +271,7 @@ def _unknown(
     faults: tuple[Fault, ...] = (),
 ) -> Judgement[NvidiaMemory]:
     """Nothing was read. What is lost stays so until it is read again."""
-    lost = memory.standing.get(_LOST)
+    lost = memory.standing.get(_LOST) or memory.standing.get(_ABSENT)
     stands = lost is not None and _STALLED not in memory.standing
     health = Health.UNHEALTHY if stands else Health.UNKNOWN
     told = lost.evidence.text if lost is not None and stands else detail

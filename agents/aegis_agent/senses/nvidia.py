@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from pydantic import TypeAdapter
 
@@ -25,6 +25,7 @@ from aegis_agent.sources.gpu_news import (
     GpusUnavailable,
 )
 from aegis_agent.sources.nvml_news import (
+    NvidiaExcluded,
     NvidiaNews,
     NvidiaRead,
     NvidiaSilent,
@@ -64,6 +65,7 @@ class NvidiaSense:
         self._sensors: dict[str, dict[str, int]] = {}
         self._read_at: dict[str, float] = {}
         self._missing: set[str] = set()
+        self._excluded: tuple[str, ...] = ()  # addresses
         self._looked_again_at = 0.0
         self._looked = asyncio.Event()  # each GPU was read, or is known not to be readable
         self._prober = Prober(
@@ -121,12 +123,10 @@ class NvidiaSense:
                 self._listed(news)
             case GpuIdentified():
                 self._facts[self._known(news.identity)] = news.facts
-            case NvidiaRead():
-                self._read(news)
-            case NvidiaSilent():
-                self._judge(self._known(news.identity), nvidia.silent, news.silence)
-            case NvidiaXid():
-                self._take_xid(news)
+            case NvidiaRead() | NvidiaSilent() | NvidiaXid():
+                self._take_one(news)
+            case NvidiaExcluded():
+                self._excluded = news.addresses
             case GpuSilent():
                 old = news.silence
                 self._all_silent(NvidiaSilence(at=old.at, reason=old.reason, stalled=old.stalled))
@@ -178,14 +178,26 @@ class NvidiaSense:
         for identity in gpu_names.replaced(list(self._memories), listed):
             _log.info("A GPU was replaced.", extra={"gpu": identity})
             self._forget(identity)
-        for identity, name in self._names(listed).items():
+        absent = self._absent(listed)
+        for identity, name in self._names([*listed, *absent]).items():
             self._memories.setdefault(identity, NvidiaMemory(name=name))
             self._book.place(gpu_names.slot(identity), self._memories[identity].name)
+        for identity in absent:
+            self._judge(identity, nvidia.absent, news.at)
         self._missing = set(self._memories) - set(listed)
-        for identity in self._missing:
+        for identity in self._missing - set(absent):
             self._judge(identity, _missing, news)
         if news.hidden > len(self._missing):
             self._put_unknown(f"{news.hidden} more GPUs do not say which they are")
+
+    def _absent(self, listed: list[str]) -> list[str]:
+        """GPUs on the bus that NVML does not list, and of which nothing is known."""
+        known = {gpu_names.slot(identity) for identity in (*self._memories, *listed)}
+        return [
+            gpu_names.unidentified(address)
+            for address in nvidia_here.addresses(self._sys_root)
+            if address not in known and address not in self._excluded
+        ]
 
     def _names(self, listed: list[str]) -> dict[str, str]:
         known = {
@@ -201,6 +213,17 @@ class NvidiaSense:
         return self._memories.pop(identity)
 
     # what is read of it
+
+    def _take_one(self, news: NvidiaRead | NvidiaSilent | NvidiaXid) -> None:
+        match news:
+            case NvidiaRead():
+                self._read(news)
+            case NvidiaSilent():
+                self._judge(self._known(news.identity), nvidia.silent, news.silence)
+            case NvidiaXid():
+                self._take_xid(news)
+            case _:
+                assert_never(news)
 
     def _read(self, news: NvidiaRead) -> None:
         identity = self._known(news.identity)

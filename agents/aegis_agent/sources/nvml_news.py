@@ -37,7 +37,14 @@ class NvidiaXid:
     number: int
 
 
-NvidiaNews: TypeAlias = GpuNews | NvidiaRead | NvidiaSilent | NvidiaXid
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvidiaExcluded:
+    """GPUs, by address, that someone has told the driver to leave alone."""
+
+    addresses: tuple[str, ...]
+
+
+NvidiaNews: TypeAlias = GpuNews | NvidiaRead | NvidiaSilent | NvidiaXid | NvidiaExcluded
 
 
 class NvmlTranslator(Translator):
@@ -60,6 +67,8 @@ class NvmlTranslator(Translator):
                 self._deaths[line["index"]] = 0
                 identity = self._identity(line["index"])
                 self._tell_nvidia(NvidiaRead(identity=identity, reading=_read(line)))
+            case "excluded":
+                self._tell_nvidia(NvidiaExcluded(addresses=tuple(line["addresses"])))
             case "xid":
                 identity = self._identity(line["index"])
                 news = NvidiaXid(identity=identity, at=line["at"], number=line["number"])

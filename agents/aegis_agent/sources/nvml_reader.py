@@ -94,6 +94,7 @@ class Reader:
             if not self._children.has_devices():
                 self._report("unavailable", reason="NVML lists no GPU", gpus=True)
             os._exit(1)
+        self._report("excluded", addresses=self._excluded())
         self._children.found(found, hidden=len(addresses) - len(found))
 
     def _address(self, index: int) -> str:
@@ -104,6 +105,13 @@ class Reader:
         except CallError:
             return ""
         return _linux_address(_text(bus_id))
+
+    def _excluded(self) -> list[str]:
+        """GPUs that someone has told the driver to leave alone."""
+        count = self._calls.ask("facts", "nvmlGetExcludedDeviceCount") or 0
+        function = "nvmlGetExcludedDeviceInfoByIndex"
+        told = [self._calls.ask("facts", function, index) for index in range(count)]
+        return [_linux_address(_text(one.pci.busId)) for one in told if one is not None]
 
     def _library(self) -> dict[str, Any]:
         path = _mapped_library()

@@ -132,6 +132,51 @@ def test_a_gpu_that_was_lost_while_the_agent_was_away_is_lost(seen, start_agent,
     controller.wait_device("gpu0", "healthy")
 
 
+@pytest.fixture
+def bus(tmp_path):
+    """A sysfs tree with a third GPU on it, which NVML does not list."""
+    device = tmp_path / "sys/bus/pci/devices/0000:e4:00.0"
+    driver = tmp_path / "sys/bus/pci/drivers/nvidia"
+    device.mkdir(parents=True)
+    driver.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    (device / "class").write_text("0x030200\n")
+    (device / "driver").symlink_to(driver)
+    return tmp_path / "sys"
+
+
+def test_a_gpu_on_the_bus_that_nvml_does_not_list_could_not_be_started(
+    start_agent, controller, gpus, bus
+):
+    """Seven of eight at boot is a fault, though all seven are well. Once listed it has its name."""
+    start_agent("--sys-root", str(bus))
+    fault = controller.wait_fault("gpu.init.failed")
+    assert (fault.device, fault.severity) == ("gpu2", "fatal")
+    controller.wait_device("gpu2", "unhealthy")
+    controller.wait_device("gpu1", "healthy")
+
+
+def test_a_gpu_that_the_driver_was_told_to_leave_alone_is_no_fault(
+    start_agent, controller, gpus, bus
+):
+    """Someone has excluded it on purpose."""
+    devices.put(gpus / "excluded", "00000000:E4:00.0")
+    start_agent("--sys-root", str(bus))
+    controller.wait_device("gpu1", "healthy")
+    wait_fresh(controller, "gpu1")
+    assert controller.device("gpu2") is None
+    assert controller.classes() == []
+
+
+def test_beside_amds_driver_the_gpus_have_names_of_their_own(start_agent, controller, bus):
+    """`gpu0` is AMD's there."""
+    (bus / "module/amdgpu").mkdir(parents=True)
+    start_agent("--sys-root", str(bus))
+    controller.wait_device("nvgpu0", "healthy")
+    controller.wait_device("nvgpu1", "healthy")
+    controller.wait_device("nvgpu2", "unhealthy")
+
+
 def test_remapped_rows_throttling_and_links_are_told(seen, controller, gpus):
     """Each in the words of the vocabulary."""
     nvidia.set_value(gpus, 0, "remapped_uncorrectable", 1)

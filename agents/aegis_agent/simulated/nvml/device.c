@@ -1,4 +1,5 @@
 /* What a GPU is, and what its sensors say. */
+#define _GNU_SOURCE
 #include "simulation.h"
 
 #include <stdio.h>
@@ -72,4 +73,33 @@ API nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
   if (sensor || !value(gpu, "temperature_c", &number)) return NOT_SUPPORTED;
   *celsius = (unsigned)number;
   return SUCCESS;
+}
+
+/* GPUs that the driver was told to leave alone: a bus address a line. */
+API nvmlGetExcludedDeviceCount(unsigned *count) {
+  char text[1024], *rest;
+  *count = 0;
+  if (gpu_count < 0) return UNINITIALIZED;
+  read_file(text, sizeof text, "excluded");
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+    (*count)++;
+  return SUCCESS;
+}
+
+struct excluded {
+  struct pci_info pci;
+  char uuid[80];
+};
+
+API nvmlGetExcludedDeviceInfoByIndex(unsigned index, struct excluded *info) {
+  char text[1024], *rest;
+  if (gpu_count < 0) return UNINITIALIZED;
+  read_file(text, sizeof text, "excluded");
+  for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+    if (!index--) {
+      memset(info, 0, sizeof *info);
+      snprintf(info->pci.bus_id, sizeof info->pci.bus_id, "%s", line);
+      return SUCCESS;
+    }
+  return INVALID_ARGUMENT;
 }

@@ -2,6 +2,7 @@
  *
  *   $AEGIS_SIM_NVML/
  *     driver                       its version, or "absent": nvmlInit answers DRIVER_NOT_LOADED
+ *     excluded                     bus addresses that the driver was told to leave alone
  *     faults                       lines "FUNCTION|* GPU|* ACTION": status=N, delay_ms=N, hang, crash
  *     gpuN/bus_id uuid serial name identity
  *     gpuN/ecc                     lines "LOCATION CE UE CE_EVER UE_EVER": since driver load, and ever
