@@ -19,6 +19,7 @@ from aegis_agent.spool import Spool
 
 _log = logging.getLogger(__name__)
 _SPOOL = "spool"  # its own trouble is told like that of a sense
+_KINDS = ("gpu", "nic", "host")  # in the order in which they are shown
 _TAKES_NODES = (Severity.ERROR, Severity.FATAL)
 
 
@@ -213,6 +214,7 @@ def _recalled(adapter: TypeAdapter[Memory], key: str, body: str) -> Memory | Non
         return None
 
 
-def _order(device: Device) -> tuple[str, int, str]:
+def _order(device: Device) -> tuple[int, str, int, str]:
     number = re.search(r"\d+$", device.name)
-    return device.kind, int(number[0]) if number else -1, device.name
+    place = _KINDS.index(device.kind) if device.kind in _KINDS else len(_KINDS)
+    return place, device.kind, int(number[0]) if number else -1, device.name

@@ -25,13 +25,37 @@ def test_both_say_that_they_are_ready(machine):
 
 def healthy_gpus(machine):
     devices = (machine.node() or {"devices": []})["devices"]
-    return [device["name"] for device in devices if device["health"] == "healthy"]
+    return [one["name"] for one in devices if (one["kind"], one["health"]) == ("gpu", "healthy")]
 
 
 def test_the_shut_in_agent_still_reads_gpus_through_ctypes(machine):
     """No new executable memory, no privilege: the amdsmi package must live with it."""
     machine.wait(lambda: len(healthy_gpus(machine)) == 8, "eight GPUs to have been read")
     assert machine.node()["simulated"]
+
+
+def device(machine, name):
+    return next(
+        (one for one in (machine.node() or {"devices": []})["devices"] if one["name"] == name), None
+    )
+
+
+def test_the_shut_in_agent_looks_at_the_host_and_runs_the_sites_checks(machine):
+    """A file dropped beside the settings; the program runs as the agent, without its privileges."""
+    machine.sh("mkdir -p /etc/aegis/checks.d")
+    machine.sh(
+        "printf '%s' \"$1\" > /etc/aegis/checks.d/here.yaml",
+        'name: here\ncommand: [/bin/sh, -c, "echo as $(id -un); exit 1"]\nfailures: 1\n'
+        "interval_seconds: 5\ndeadline_seconds: 5\n",
+    )
+    try:
+        machine.run("systemctl", "restart", AGENT)
+        check = machine.wait(lambda: device(machine, "check:here"), "a run of the check")
+        assert (check["health"], check["detail"]) == ("unhealthy", "host: as aegis-agent")
+        host = machine.wait(lambda: device(machine, "host"), "the host")
+        assert (host["health"], host["detail"]) == ("healthy", "")
+    finally:
+        machine.sh(f"rm -r /etc/aegis/checks.d; systemctl restart {AGENT}")
 
 
 def test_an_ecc_error_becomes_an_incident_that_takes_nothing_away(machine):
