@@ -24,6 +24,7 @@ _ORDER = (
     "nodes",
     "jobs",
     "incidents",
+    "forecast",
     "pause",
     "resume",
     "scan",

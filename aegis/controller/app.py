@@ -13,7 +13,16 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aegis.controller import problems
-from aegis.controller.api import agents, events, health, incidents, jobs, nodes, system
+from aegis.controller.api import (
+    agents,
+    events,
+    forecast,
+    health,
+    incidents,
+    jobs,
+    nodes,
+    system,
+)
 from aegis.controller.metrics import Exposition
 from aegis.controller.services import Services
 
@@ -50,7 +59,7 @@ def build(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.exposition = Exposition(services)
-    for module in (nodes, jobs, incidents, events, system, agents):
+    for module in (nodes, jobs, incidents, events, forecast, system, agents):
         app.include_router(module.router, prefix=API)
     app.include_router(health.router)
     problems.install(app)

@@ -74,6 +74,8 @@ _ALL = (
     _gauge("aegis_nic_health", "node port state", "1 for the health of the network port."),
     _gauge("aegis_nic_link_up", "node port", "1 when the link is up; absent without a reading."),
     _counter("aegis_nic_carrier_changes_total", "node port", "How often the carrier changed."),
+    _gauge("aegis_spares_needed", "", "Enough in 99 of 100 cases, by the measured failure rate."),
+    _gauge("aegis_node_lemon", "node", "1 for a node that fails far more often than the rest."),
     # Signals, incidents, decisions, recoveries.
     _counter("aegis_signals_total", "class", "Faults that arrived, further ones included."),
     _counter("aegis_incidents_total", "class severity", "Incidents opened."),
@@ -94,6 +96,11 @@ _ALL = (
     _gauge("aegis_job_restarts_without_progress", "job", "Restarts since its last new checkpoint."),
     _gauge("aegis_job_spares", "job", "Nodes that could take ranks of the job and hold none."),
     _gauge("aegis_job_step", "job", "The newest step that every rank has completed."),
+    _gauge(
+        "aegis_job_effective_training_ratio",
+        "job",
+        "The part of the last hour in which the job trained steps that count.",
+    ),
     _gauge("aegis_job_loss", "job", "The newest loss."),
     _gauge("aegis_job_last_progress_timestamp_seconds", "job", "When a step was last completed."),
     _gauge("aegis_checkpoint_step", "job", "The newest committed and verified checkpoint."),

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from aegis.controller.metric_names import METRICS, Kind
 from aegis.controller.services import Services
 from aegis.core.approval import waiting_for_people
+from aegis.core.forecast import ettr, spares
 from aegis.model.fault import FaultClass
 from aegis.model.incident import IncidentState
 from aegis.model.job import Job, JobState
@@ -77,6 +78,7 @@ class ClusterCollector(Collector):
         found = _Families()
         self._controller(found)
         self._event_log(found)
+        self._forecast(found)
         for node in self._services.cluster.nodes.values():
             self._node(found, node)
         self._incidents(found)
@@ -99,6 +101,13 @@ class ClusterCollector(Collector):
         found.put("aegis_rules_info", 1, services.loop.state.rules.digest)
         found.put("aegis_config_last_reload_successful", not services.reloads.error)
         found.put("aegis_config_last_reload_success_timestamp_seconds", services.reloads.good_at)
+
+    def _forecast(self, found: _Families) -> None:
+        cluster = self._services.cluster
+        if (needed := spares(cluster).needed) is not None:
+            found.put("aegis_spares_needed", needed)
+        for name in sorted(cluster.lemons):
+            found.put("aegis_node_lemon", 1, name)
 
     def _event_log(self, found: _Families) -> None:
         store = self._services.store
@@ -160,6 +169,8 @@ class ClusterCollector(Collector):
         found.put("aegis_job_restarts_without_progress", job.restarts_without_progress, name)
         found.put("aegis_job_spares", len(cluster.spares(job)), name)
         found.put("aegis_job_step", job.step, name)
+        if (ratio := ettr(cluster, job).measured) is not None:
+            found.put("aegis_job_effective_training_ratio", ratio, name)
         if job.loss is not None:
             found.put("aegis_job_loss", job.loss, name)
         found.put("aegis_job_last_progress_timestamp_seconds", job.progress_at, name)

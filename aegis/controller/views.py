@@ -8,11 +8,13 @@ from enum import StrEnum
 from aegis.controller.services import Services
 from aegis.controller.tokens import Role, Token
 from aegis.core.approval import waiting_for_people
-from aegis.core.cluster import Cluster, Pause
+from aegis.core.cluster import ENDED, Cluster, Pause
+from aegis.core.forecast import Ettr, SparesForecast, ettr, spares
+from aegis.core.lemons import times_taken
 from aegis.core.story import seconds, tell
 from aegis.model.catalogue import CATALOGUE
 from aegis.model.fault import FaultClass
-from aegis.model.incident import Feedback, Incident
+from aegis.model.incident import Feedback, Incident, Remedy
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
 from aegis.model.policy import Policy
@@ -162,6 +164,67 @@ class Automation:
 
     paused: Pause | None
     held: str  # why it acts on nothing after a broken promise; empty: it may
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """How often one remedy was used against one class of fault here, and how often it helped."""
+
+    fault_class: FaultClass
+    remedy: Remedy
+    times: int
+    helped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lemon:
+    """A node that Aegis had to take out far more often than the rest."""
+
+    node: str
+    times: int
+    window_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What is to be expected, from what was measured."""
+
+    spares: SparesForecast
+    jobs: dict[str, Ettr]  # by name, of the jobs that are not over
+    lessons: tuple[Lesson, ...]
+    lemons: tuple[Lemon, ...]
+
+
+def forecast_view(cluster: Cluster) -> Forecast:
+    """All forecasts at once."""
+    known = sorted(cluster.experience.remedies.items())
+    window = cluster.policy.lemon_window_seconds
+    return Forecast(
+        spares=spares(cluster),
+        jobs={
+            name: ettr(cluster, job)
+            for name, job in sorted(cluster.jobs.items())
+            if job.state not in ENDED
+        },
+        lessons=tuple(
+            Lesson(
+                fault_class=FaultClass(name.split()[0]),
+                remedy=Remedy(name.split()[1]),
+                times=tried.times,
+                helped=tried.helped,
+            )
+            for name, tried in known
+        ),
+        lemons=tuple(
+            Lemon(
+                node=name,
+                times=times_taken(cluster, cluster.nodes[name]),
+                window_seconds=window,
+            )
+            for name in sorted(cluster.lemons)
+            if name in cluster.nodes
+        ),
+    )
 
 
 def incident_view(incident: Incident) -> IncidentView:

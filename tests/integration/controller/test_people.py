@@ -110,3 +110,14 @@ def test_an_incident_that_is_none(shared):
     done = shared.cli("incidents", "ack", "inc-999999")
     assert done.returncode == 3
     assert "inc-999999" in done.stderr
+
+
+def test_a_forecast_makes_nothing_up(shared, agent):
+    """Before anything was measured, it says so; in tables and as JSON."""
+    agent(shared, "p5").send()
+    done = shared.cli("forecast")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("spares")
+    spares = json.loads(shared.cli("forecast", "-o", "json").stdout)["spares"]
+    assert spares["rate"]["is_bound"]
+    assert spares["nodes"] >= 1

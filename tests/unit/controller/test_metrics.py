@@ -13,6 +13,7 @@ from aegis.controller.tally import Tally
 from aegis.core.cluster import Cluster
 from aegis.core.step import step
 from aegis.model.event import FaultObserved, NodeReported
+from aegis.model.experience import Experience
 from aegis.model.fault import Condition, Fault, FaultClass, Severity
 from aegis.model.incident import Remedy
 from aegis.model.job import JobSpec, LauncherState
@@ -68,8 +69,10 @@ def collected():
         step(cluster, rules, event)
         tally.observe(cluster, cluster.touched)
         cluster.touched.clear()
-    job = replace(cluster.jobs["llama"], loss=2.5, checkpoint_at=5.0)
+    job = replace(cluster.jobs["llama"], loss=2.5, checkpoint_at=5.0, step_seconds=0.1)
     cluster.jobs["llama"] = job
+    cluster.now, cluster.lemons = 20.0, frozenset({"n1"})
+    cluster.experience = Experience(node_seconds=86400.0)
     services = SimpleNamespace(
         cluster=cluster,
         version="1",
