@@ -22,7 +22,8 @@ from aegis_agent.probes.disk import DiskMemory, DiskSample
 from aegis_agent.probes.edac import EdacMemory, EdacSample
 from aegis_agent.probes.subject import Judgement, Subject
 
-_STEP_PERCENT = 5  # a number that changes at every look would fill the controller's log
+# Each number that changes is an event in the controller's log: these are told in steps.
+_MEMORY_STEP_PERCENT, _DISK_STEP_PERCENT = 5, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +75,12 @@ class HostMemory:
     edac: EdacMemory = field(default_factory=EdacMemory)
     disks: dict[str, DiskMemory] = field(default_factory=dict)  # by path
     clock: ClockMemory = field(default_factory=ClockMemory)
+    shown: tuple[int, int] = (-100, -100)  # percent of memory available, of disks used
 
     @property
     def lasting(self) -> tuple[object, ...]:
         """What must outlive the agent; the rest changes at every look."""
-        return replace(self, clock=ClockMemory()), self.clock.lasting
+        return replace(self, clock=ClockMemory(), shown=(0, 0)), self.clock.lasting
 
 
 def observe(
@@ -99,7 +101,7 @@ def observe(
     clocked, skews, off = clock.observe(
         subject, memory.clock, sample.clock, limits.clock_skew_seconds
     )
-    memory = replace(memory, disks=disks, clock=clocked)
+    memory = replace(memory, disks=disks, clock=clocked, shown=_shown(memory, sample))
     return Judgement(
         memory=memory,
         device=_device(subject, memory, sample),
@@ -187,15 +189,26 @@ def _device(subject: Subject, memory: HostMemory, sample: HostSample) -> Device:
     )
 
 
+def _shown(memory: HostMemory, sample: HostSample) -> tuple[int, int]:
+    """As shown before, unless it is a step away."""
+    available, used = memory.shown
+    if (size := sample.memory) is not None:
+        now = 100 * size.available_mb // size.total_mb
+        available = now if abs(now - available) >= _MEMORY_STEP_PERCENT else available
+    if readable := [one.used_percent for one in sample.disks if not one.trouble]:
+        now = int(max(readable))
+        used = now if abs(now - used) >= _DISK_STEP_PERCENT else used
+    return available, used
+
+
 def _counters(memory: HostMemory, sample: HostSample) -> tuple[tuple[str, int], ...]:
     found: dict[str, int | None] = {}
-    if (size := sample.memory) is not None:
-        share = 100 * size.available_mb // size.total_mb
-        found["memory_gb"] = round(size.total_mb / 1024)
-        found["memory_available_percent"] = share - share % _STEP_PERCENT
-    readable = [one for one in sample.disks if not one.trouble]
-    if readable:
-        found["disk_used_percent"] = int(max(one.used_percent for one in readable))
+    available, used = memory.shown
+    if sample.memory is not None:
+        found["memory_gb"] = round(sample.memory.total_mb / 1024)
+        found["memory_available_percent"] = available
+    if any(not one.trouble for one in sample.disks):
+        found["disk_used_percent"] = used
     if sample.edac is not None:
         places = sample.edac.places.values()
         found["edac_corrected"] = sum(one.corrected for one in places)
