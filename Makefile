@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 STATIC := aegis/controller/static/index.html
 WEB := $(shell find dashboards/web -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
 
-.PHONY: help setup demo test check fast-test sim rewrite docs rules test-systemd test-images lock system-packages clean
+.PHONY: help setup demo test check fast-test sim rewrite bench docs rules test-systemd test-images lock system-packages clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ sim: setup  ## SEEDS invented fleets; a failing seed prints how to replay it
 rewrite: setup  ## write what the core does now into the scenario files; review the diff
 	$(BIN)/python -m pytest -q tests/scenarios --rewrite
 	git diff --stat tests/scenarios
+
+bench: setup  ## what the agent costs and how fast it tells, as JSON (4 minutes; bench/agent.py --help)
+	$(BIN)/python bench/agent.py
 
 docs: setup  ## the pages made from the catalogue of faults
 	$(BIN)/python docs/generate.py
