@@ -6,6 +6,7 @@ transaction, so that a crash loses and repeats nothing.
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,7 +35,9 @@ class Book:
     training: bool | None = None  # ranks run on this node; None: it is not known yet
     controller_time: ControllerTime | None = None  # the controller's newest answer, by its clock
     checkpoint_folders: tuple[str, ...] = ()  # of the jobs that have a launcher here
+    counted: Counter[tuple[str, FaultClass]] = field(default_factory=Counter)  # told so far
     resetting: dict[str, float] = field(default_factory=dict)  # device: since when, node's clock
+    reset_at: dict[str, float] = field(default_factory=dict)  # device: its last that succeeded
     _devices: dict[str, Device] = field(default_factory=dict)  # by name
     _counters: dict[tuple[str, str], tuple[tuple[str, int], ...]] = field(default_factory=dict)
     _conditions: dict[tuple[str, str], tuple[Condition, ...]] = field(default_factory=dict)
@@ -132,6 +135,8 @@ class Book:
             replace(fault, severity=self._severity(fault.device, fault.severity))
             for fault in faults
         ]
+        for fault in faults:
+            self.counted[fault.device, fault.fault_class] += fault.count
         alone = self.spool.append(faults, memory or {}) if faults or memory else []
         for fault in alone:
             _log.warning(

@@ -24,7 +24,6 @@ CHANGING_CALLS = frozenset(
         "process_list",
         "xgmi_link_status",
         "link_metrics",
-        "cper_entries",
     }
 )
 # Which library a release of ROCm has, by the version of the package that PyPI gives to it.
@@ -66,8 +65,8 @@ class Fit:
         )
         return (
             f"the package was made for library {expected} and this is {found}, so only error "
-            "counters, retired pages, temperatures and the PCIe link are read: install the package "
-            "that comes with this ROCm (share/amd_smi)"
+            "counters and records, retired pages, temperatures and the PCIe link are read: install "
+            "the package that comes with this ROCm (share/amd_smi)"
         )
 
 

@@ -57,12 +57,13 @@ class GpuSense:
         self._simulated = False
         self._memories: dict[str, GpuMemory] = {}  # by identity, as everything below
         self._same: dict[str, str] = {}  # the identity as listed now: as it is remembered
+        self._devices: dict[str, Device] = {}  # as they were put into the book
         self._facts: dict[str, tuple[tuple[str, str], ...]] = {}
         self._vram_used_mb: dict[str, int] = {}
         self._read_at: dict[str, float] = {}
         self._surveyed_at: dict[str, float] = {}
         self._missing = False  # a GPU is not listed, or does not say which it is
-        self._resetting: set[str] = set()
+        self._resets: dict[str, float] = {}  # until when: later ones are news
         self._looked_again_at = 0.0
         self._looked = asyncio.Event()  # each GPU was read, or is known not to be readable
         self._records = CperDesk(book)
@@ -92,11 +93,11 @@ class GpuSense:
     def tick(self, now: float) -> None:
         """Old readings are no readings; a GPU that is missing may be back."""
         for identity, memory in self._memories.items():
-            device = self._book.device(memory.name)
+            device = self._devices.get(identity)
             age = now - self._read_at.get(identity, 0.0)
             if device and device.health == Health.HEALTHY and age > self._stale_seconds:
                 detail = f"not read for more than {self._stale_seconds:.0f} s"
-                self._book.put(replace(device, health=Health.UNKNOWN, detail=detail))
+                self._put(identity, replace(device, health=Health.UNKNOWN, detail=detail))
             if now - self._surveyed_at.get(identity, now) > self._survey_seconds_max:
                 del self._surveyed_at[identity]
                 self._book.set_counters(self.name, memory.name, {})
@@ -217,8 +218,9 @@ class GpuSense:
         memory = self._memories.get(identity)
         if memory is None:
             return
-        if identity in self._resetting and not self._is_resetting(memory):
-            self._resetting.discard(identity)
+        reset_at = self._book.reset_at.get(memory.name, 0.0)
+        if self._resets.get(identity, 0.0) < reset_at < news.reading.at:
+            self._resets[identity] = reset_at
             self._memories[identity] = gpu.was_reset(memory)
         self._read_at[identity] = news.reading.at
         if news.vram_used_mb is not None:
@@ -269,9 +271,7 @@ class GpuSense:
         memory = self._memories.get(identity)
         if memory is None:
             return
-        resetting = self._is_resetting(memory)
-        if resetting:
-            self._resetting.add(identity)
+        resetting = memory.name in self._book.resetting
         subject = self._subject(identity, memory)
         judgement = judge(subject, memory, sample, resetting=resetting)
         if judgement.device is not None:
@@ -280,13 +280,15 @@ class GpuSense:
                 read_at=self._read_at.get(identity, 0.0),
                 facts=self._facts.get(identity, ()),
             )
+            self._devices[identity] = device
             judgement = replace(judgement, device=device)
         self._memories[identity] = judgement.memory
         key = self._key(identity) if judgement.memory != memory else ""
         self._book.keep(self.name, subject, judgement, key, _MEMORY)
 
-    def _is_resetting(self, memory: GpuMemory) -> bool:
-        return memory.name in self._book.resetting
+    def _put(self, identity: str, device: Device) -> None:
+        self._devices[identity] = device
+        self._book.put(device)
 
     def _subject(self, identity: str, memory: GpuMemory) -> Subject:
         return self._book.subject(memory.name, identity, simulated=self._simulated)

@@ -168,9 +168,13 @@ class KernelSense:
         details = dict(signal.details)
         if signal.device and signal.device != name:
             details.setdefault("address", signal.device)
+        if behind := self._book.device_at(details.get("pci", "")):  # of a record of the host
+            details["device"] = behind
         device = self._book.device(name)
         simulated = self._log.simulated
         subject = self._book.subject(name, device.identity if device else "", simulated=simulated)
+        if signal.fault_class == FaultClass.GPU_RESET_SUCCEEDED:
+            self._book.reset_at[name] = booted_at + signal.happened
         return subject.fault(
             signal.fault_class,
             severity,
