@@ -58,7 +58,8 @@ class KernelDevices:
         return [device.name for device in self._book.devices() if device.kind == "gpu"]
 
     def _known(self, signal: Signal) -> str | None:
-        for address in (signal.device, signal.beside):
+        reported = signal.details.get("from", "")  # by a port, of a device behind it
+        for address in (signal.device, reported, signal.beside):
             found = self._book.device_at(address)
             if found is None and _ADDRESS.fullmatch(address.lower()):
                 whole = address.lower() if address.count(":") == 2 else f"0000:{address.lower()}"

@@ -11,10 +11,12 @@
 
 import asyncio
 import contextlib
+import errno
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from aegis_agent.probes.kernel.line import Line, parse_line
 from aegis_agent.sources import journal
@@ -52,6 +54,7 @@ class Batch:
 
 
 Take = Callable[[Batch], None]
+Lines: TypeAlias = list[tuple[Line, float]]
 
 
 class KernelLog:
@@ -86,7 +89,7 @@ class KernelLog:
         """Give what is there and what comes, until cancelled."""
         while self._path is not None:
             try:
-                kmsg = Kmsg(self._path, self._position.offset)
+                kmsg = _open(self._path, self._position.offset)
             except OSError as error:
                 await self._without_kmsg(error, take)
             else:
@@ -96,18 +99,12 @@ class KernelLog:
     async def look(self) -> Batch:
         """All that the log holds of this boot."""
         self._expects = False
-        lines: list[tuple[Line, float]] = []
+        lines: Lines = []
         if self._path is not None:
             try:
-                lines = self._look_kmsg(Kmsg(self._path))
+                lines = self._look_kmsg(_open(self._path, 0))
             except OSError as error:
-                try:
-                    lines = self._from_journal(
-                        await journal.read(self._journalctl, _RECORDS_PER_LOOK)
-                    )
-                    self._reads_journal(error)
-                except JournalError as second:
-                    self._unreadable(error, second)
+                lines = await self._look_journal(error)
         return Batch(lines=tuple(lines), position=self._position, caught_up=True)
 
     # /dev/kmsg
@@ -143,20 +140,18 @@ class KernelLog:
         self._position = replace(self._position, offset=kmsg.offset)
         return Batch(lines=tuple(lines), position=self._position, caught_up=self._caught_up)
 
-    def _look_kmsg(self, kmsg: Kmsg) -> list[tuple[Line, float]]:
+    def _look_kmsg(self, kmsg: Kmsg) -> Lines:
         self._opened(kmsg)
         try:
             return self._timed(kmsg, kmsg.read(_RECORDS_PER_LOOK), waited=False)
         finally:
             kmsg.close()
 
-    def _timed(
-        self, kmsg: Kmsg, records: Iterable[str], *, waited: bool
-    ) -> list[tuple[Line, float]]:
+    def _timed(self, kmsg: Kmsg, records: Iterable[str], *, waited: bool) -> Lines:
         """The lines that are new. `waited`: the first of them was written just now."""
         now = time.monotonic()
         sequence, drift = self._position.sequence, self._position.drift
-        lines: list[tuple[Line, float]] = []
+        lines: Lines = []
         for record in records:
             line = parse_line(record)
             if line.sequence is not None:
@@ -177,37 +172,43 @@ class KernelLog:
 
     # the journal
 
-    async def _without_kmsg(self, error: OSError, take: Take) -> None:
-        if self._path != KMSG:
+    async def _look_journal(self, error: OSError, lines_max: int = _RECORDS_PER_LOOK) -> Lines:
+        """The newest of its lines; none, and why, where it may not be read either."""
+        if self._path != KMSG:  # what stands in the log's place has no journal
             self.readable = False
             self._text = f"not read: {self._path} cannot be opened ({error.strerror})"
-            return
+            return []
         try:
-            await journal.read(self._journalctl, 1)
+            entries = await journal.read(self._journalctl, lines_max)
         except JournalError as second:
             self._unreadable(error, second)
-            return
+            return []
         self._reads_journal(error)
+        return self._timed_entries(entries)
+
+    async def _without_kmsg(self, error: OSError, take: Take) -> None:
+        if not await self._look_journal(error, 1):
+            return
         # What is there when we begin comes at once; what comes later is news.
         begun_at = time.time()
         following = journal.follow(self._journalctl, self._position.cursor)
         async with contextlib.aclosing(following):
             async for entries in following:
-                lines = self._from_journal(entries)
+                lines = self._timed_entries(entries)
+                cursor = next(filter(None, map(journal.cursor_of, reversed(entries))), "")
+                self._position = replace(self._position, cursor=cursor or self._position.cursor)
                 newest = lines[-1][0].at if lines else None
                 self._caught_up = self._caught_up or (newest is not None and newest >= begun_at)
                 take(Batch(lines=tuple(lines), position=self._position, caught_up=self._caught_up))
         self._text = f"{self._journalctl} ended and is started again"
 
-    def _from_journal(self, entries: list[str]) -> list[tuple[Line, float]]:
+    def _timed_entries(self, entries: list[str]) -> Lines:
         now, clock = time.monotonic(), time.time()
         lines = []
         for entry in entries:
             line = parse_line(entry)
             age = max(0.0, clock - line.at) if line.at is not None else 0.0
             lines.append((line, now - age))
-        cursor = next(filter(None, map(journal.cursor_of, reversed(entries))), "")
-        self._position = replace(self._position, cursor=cursor or self._position.cursor)
         return lines
 
     def _reads_journal(self, error: OSError) -> None:
@@ -220,3 +221,12 @@ class KernelLog:
             f"not read: neither {self._path} ({error.strerror}) nor the journal ({second}) may be "
             f"read; {WHAT_TO_DO}"
         )
+
+
+def _open(path: Path, offset: int) -> Kmsg:
+    """Raises OSError, also where a container has something else under the log's name."""
+    kmsg = Kmsg(path, offset)
+    if path == KMSG and not kmsg.is_device:
+        kmsg.close()
+        raise OSError(errno.ENODEV, "it is not the kernel's log, as in many containers")
+    return kmsg

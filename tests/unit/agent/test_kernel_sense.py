@@ -114,6 +114,18 @@ def test_a_card_is_found_by_its_address_where_its_name_is_new(node):
     assert [(one.device, one.severity) for one in node.told()] == [("fab0", Severity.ERROR)]
 
 
+def test_an_error_that_a_port_reports_is_that_of_the_device_behind(node):
+    """The line names both; and a record of the host's firmware names the device as a detail."""
+    line = f"pcieport 0000:00:03.0: AER: Uncorrectable (Fatal) error message received from {GPU}"
+    record = (
+        "{9}[Hardware Error]: event severity: recoverable",
+        f"{{9}}[Hardware Error]:   device_id: {OTHER}",
+    )
+    node.watch(lambda: len(node.told()) >= 3, lambda: node.say(line, *record))
+    assert [one.device for one in node.told()] == ["gpu0", "host", "host"]
+    assert {"pci": OTHER, "device": "gpu1"}.items() <= dict(node.told()[-1].details).items()
+
+
 def test_while_a_reset_is_under_way_others_know(node):
     """A hive is reset as a whole, and the log says late who belongs to it."""
     node.watch(lambda: node.book.resetting, lambda: node.say(BEGIN))

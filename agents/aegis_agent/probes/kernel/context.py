@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 _ADDRESS = re.compile(r"[\w-]+ ((?:[0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b")
 _HARDWARE_ERROR = re.compile(r"(?:mce: )?(\{\d{1,20}\})?\[Hardware Error\]:")
-DETAIL_LENGTH_MAX = 200
+DETAIL_LENGTH_MAX, VALUES_MAX = 200, 4
 
 # What a line of context tells: name of the detail, and how it stands there.
 _DETAILS = tuple(
@@ -66,5 +66,5 @@ def merge(into: dict[str, str], more: Mapping[str, str]) -> None:
         known = into.get(name)
         if known is None:
             into[name] = value
-        elif value not in known.split(", ") and len(known) + len(value) < DETAIL_LENGTH_MAX:
+        elif len(values := known.split(", ")) < VALUES_MAX and value not in values:
             into[name] = f"{known}, {value}"

@@ -327,3 +327,13 @@ def test_nothing_is_read_where_there_is_no_path():
     assert asyncio.run(log.look()).lines == ()
     asyncio.run(log.watch(lambda batch: None))
     assert (log.readable, log.source()) == (None, "not read: this node is simulated")
+
+
+def test_what_a_container_has_in_its_place_is_not_the_kernels_log(file, monkeypatch):
+    """A FIFO or /dev/null under that name would be silent for ever."""
+    file.write_text(record(1, "nobody's"))
+    monkeypatch.setattr(kernel_log, "KMSG", file)
+    log = reader(file, journalctl="/nowhere/journalctl")
+    log.until(lambda: log.log.readable is False)
+    assert "it is not the kernel's log" in log.log.source()
+    assert log.texts == []
