@@ -1,6 +1,6 @@
 """The host itself: memory, processes killed for want of it, machine checks, disks, clock.
 
-    killed for want of memory   host.memory.oom, with how many; the kernel log names the victims
+    killed for want of memory   host.memory.oom, where the kernel log has not told already whom
     machine check exceptions    host.mce.uncorrected: nothing put the error right, but the kernel
                                 went on
     deferred errors (AMD)       the same: bad data was found and has not been used yet
@@ -50,6 +50,7 @@ class HostSample:
     clock: ClockSample
     memory: Memory | None = None
     oom_kills: int | None = None
+    oom_logged: int = 0  # that the kernel log told since the sample before, with their victims
     interrupts: Interrupts = field(default_factory=Interrupts)
     edac: EdacSample | None = None
     disks: Sequence[DiskSample] = ()
@@ -114,7 +115,7 @@ def _counted(
     subject: Subject, memory: HostMemory, sample: HostSample
 ) -> tuple[HostMemory, list[Fault]]:
     interrupts = sample.interrupts
-    kills = _rise(memory.oom_kills, sample.oom_kills)
+    kills = max(0, _rise(memory.oom_kills, sample.oom_kills) - sample.oom_logged)
     checks = _rise(memory.machine_checks, interrupts.machine_checks)
     deferred = _rise(memory.deferred, interrupts.deferred)
     faults = []

@@ -7,7 +7,8 @@ it, so ports are read too, and what they count is told of the device behind them
     nonfatal    told one by one
     fatal       told one by one
     fewer       counters began anew: the device was removed and found again
-    gone        for three readings: pcie.link.down, and the condition as long as it is away
+    gone        for three readings: pcie.link.down, and the condition as long as it is away; so is one
+                that answers with nothing but ones
 
 Counters that are read for the first time in a boot are taken as they are.
 """
@@ -39,6 +40,7 @@ class FunctionSample:
     at: float
     address: str  # "0000:c1:00.0"
     present: bool = True
+    silent: bool = False  # it is in the tree, and answers with nothing but ones
     counts: Counts = field(default_factory=dict)
 
 
@@ -78,7 +80,7 @@ def observe(
     if memory.boot_id != subject.boot_id:
         memory = FunctionMemory(boot_id=subject.boot_id, trend=memory.trend)
     memory = replace(memory, device=subject.device, used=seat.used)
-    if not sample.present:
+    if not sample.present or sample.silent:
         return _absent(subject, memory, sample, seat)
     back = memory.gone_at > 0
     memory = replace(memory, seen=True, absent_samples=0, gone_at=0.0)
@@ -180,10 +182,11 @@ def _anew(subject: Subject, sample: FunctionSample, seat: Seat, *, back: bool) -
 def _absent(
     subject: Subject, memory: FunctionMemory, sample: FunctionSample, seat: Seat
 ) -> Judgement[FunctionMemory]:
+    what = "does not answer: it reads as all ones" if sample.silent else "is gone from the PCI tree"
     memory = replace(memory, absent_samples=min(memory.absent_samples + 1, GONE_SAMPLES))
     evidence = Evidence(
         source=f"sysfs {sample.address}",
-        text=f"{seat.words} is gone from the PCI tree for {GONE_SAMPLES} readings",
+        text=f"{seat.words} {what} for {GONE_SAMPLES} readings",
     )
     severity, faults = seat.severity(Severity.FATAL), []
     if memory.seen and not memory.gone_at and memory.absent_samples >= GONE_SAMPLES:

@@ -48,6 +48,7 @@ class LinkSample:
     able: Rate = Rate()  # the lesser of what both ends can do
     idles: bool = False  # what is below drops its speed when idle
     training: bool = False  # ranks run on this node
+    silent: bool = False  # what is below answers with nothing but ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from aegis.model.fault import FaultClass
 from aegis_agent.book import Book
 from aegis_agent.probes import host
 from aegis_agent.probes.disk import DiskSample
@@ -43,6 +44,7 @@ class HostSense:
         self._memory = book.recall(_KEY, _MEMORY).get("", HostMemory())
         self._read_disks: Sequence[DiskSample] = ()
         self._read_interrupts = Interrupts()
+        self._oom_counted = 0  # by anybody, at the last look
         self._source = ""
 
     def source(self) -> str:
@@ -68,16 +70,19 @@ class HostSense:
             self._read_disks = await self._ask_disks()
             self._read_interrupts = proc.read_interrupts(self._proc_root)
         at = time.time()
+        logged = self._book.counted["host", FaultClass.HOST_MEMORY_OOM]
         sample = HostSample(
             at=at,
             clock=clock.read(self._book.controller_time),
             memory=proc.read_memory(self._proc_root),
             oom_kills=proc.read_oom_kills(self._proc_root),
+            oom_logged=logged - self._oom_counted,
             interrupts=self._read_interrupts,
             edac=self._edac.read(at),
             disks=self._read_disks,
         )
         self._judge(sample)
+        self._oom_counted = self._book.counted["host", FaultClass.HOST_MEMORY_OOM]
 
     async def _ask_disks(self) -> list[DiskSample]:
         """Those named, the agent's own, and those that the jobs here save to, once there."""

@@ -83,10 +83,10 @@ class PcieSense:
         if discover:
             self._discover()
         at = time.time()
-        return (
-            list(pci.read_functions(self._functions.values(), at)),
-            list(pci.read_links(self._tree.links, at, training=bool(self._book.training))),
-        )
+        training = bool(self._book.training)
+        links = list(pci.read_links(self._tree.links, at, training=training))
+        silent = frozenset(link.lower for link in links if link.silent)
+        return list(pci.read_functions(self._functions.values(), at, silent)), links
 
     def _discover(self) -> None:
         self._tree = pci.discover(self._root)
@@ -117,7 +117,7 @@ class PcieSense:
     def _judge_function(self, sample: FunctionSample, news: _News) -> None:
         memory = self._memories.get(sample.address, FunctionMemory())
         device, seat = self._seat(sample.address)
-        if not sample.present and self._is_resetting(sample.address, device):
+        if (not sample.present or sample.silent) and self._is_resetting(sample.address, device):
             return
         subject = self._book.subject(device, simulated=self._simulated)
         judgement = pcie.observe(subject, memory, sample, seat)

@@ -23,7 +23,8 @@ _GPU_CLASSES = ("0x03", "0x12")  # display, processing accelerator
 _NETWORK_CLASS = "0x02"
 _GPU_VENDORS = ("0x1002", "0x10de")  # their cards' own switches drop their speed as well
 _BYTES_MAX = 4096
-_LANES_UNKNOWN = (0, 63, 255)  # "none", and two forms of all ones: the device does not answer
+_LANES_UNKNOWN = (0, 63, 255)  # "none", and two forms of all ones
+_LANES_SILENT = "63"  # all that a device's state can hold: nobody answers
 _ERRORS = ("correctable", "nonfatal", "fatal")
 _SPEED = re.compile(r"([0-9.]+) GT/s")
 
@@ -90,8 +91,10 @@ def discover(sys_root: Path) -> Tree:
     )
 
 
-def read_functions(functions: Iterable[Function], at: float) -> Iterator[FunctionSample]:
-    """Whether each is there, and the errors it counted."""
+def read_functions(
+    functions: Iterable[Function], at: float, silent: frozenset[str] = frozenset()
+) -> Iterator[FunctionSample]:
+    """Whether each is there, and the errors it counted; `silent` are known not to answer."""
     for function in functions:
         counts = {}
         for kind in _ERRORS:
@@ -99,7 +102,13 @@ def read_functions(functions: Iterable[Function], at: float) -> Iterator[Functio
             if text and (found := parse_counts(text)):
                 counts[kind] = found
         present = bool(counts) or function.path.exists()
-        yield FunctionSample(at=at, address=function.address, present=present, counts=counts)
+        yield FunctionSample(
+            at=at,
+            address=function.address,
+            present=present,
+            silent=function.address in silent,
+            counts=counts,
+        )
 
 
 def read_links(links: Iterable[Link], at: float, *, training: bool) -> Iterator[LinkSample]:
@@ -115,6 +124,8 @@ def read_links(links: Iterable[Link], at: float, *, training: bool) -> Iterator[
             able=Rate(speed=min(upper.speed, lower.speed), width=min(upper.width, lower.width)),
             idles=link.lower.idles,
             training=training,
+            silent=not _sleeps(link.lower.path)
+            and _read(link.lower.path / "current_link_width") == _LANES_SILENT,
         )
 
 
@@ -161,9 +172,13 @@ def _ability(path: Path) -> Rate:
 
 
 def _current(path: Path) -> Rate | None:
-    if _read(path / "power" / "runtime_status") in ("suspended", "suspending", "resuming"):
+    if _sleeps(path):
         return None
     return _rate(_read(path / "current_link_speed"), _read(path / "current_link_width"))
+
+
+def _sleeps(path: Path) -> bool:
+    return _read(path / "power" / "runtime_status") in ("suspended", "suspending", "resuming")
 
 
 def _rate(speed: str, width: str) -> Rate | None:

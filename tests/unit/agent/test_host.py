@@ -83,6 +83,13 @@ def test_processes_killed_for_want_of_memory_are_counted(node):
     assert dict(judgement.device.counters)["oom_kills"] == 9
 
 
+def test_what_the_kernel_log_has_told_is_not_told_again(node):
+    """It names the victim; the counter knows of those that the log lost."""
+    _, faults = judged(node, SAMPLE, replace(SAMPLE, oom_kills=3, oom_logged=2))
+    assert [fault.count for fault in faults] == [1]
+    assert judged(node, SAMPLE, replace(SAMPLE, oom_kills=1, oom_logged=3))[1] == []
+
+
 def test_a_counter_that_could_not_be_read_is_compared_when_it_can(node):
     """One reading without it changes nothing."""
     _, faults = judged(node, SAMPLE, replace(SAMPLE, oom_kills=None), replace(SAMPLE, oom_kills=1))

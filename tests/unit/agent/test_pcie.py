@@ -310,9 +310,23 @@ def test_links_that_never_did_better_are_the_platforms(tree):
     assert told(node.poll(3)) == [("pcie.link.degraded", "warning", "gpu0")]
 
 
-@pytest.mark.parametrize(("speed", "width"), [("Unknown", 63), ("Unknown speed", 255), ("", 0)])
-def test_all_ones_are_no_reading(tree, node, speed, width):
-    """A device that does not answer says nothing of its link."""
+def test_a_device_that_reads_as_all_ones_is_as_good_as_gone(tree, node):
+    """It fell off the bus, and nobody took it out of the tree."""
+    tree.link(GPUS[1], "Unknown", 63)
+    assert node.poll(2) == []
+    (fault,) = node.poll()
+    assert told([fault]) == [("pcie.link.down", "fatal", "gpu1")]
+    assert fault.evidence[0].text == (
+        "0000:d1:00.0 does not answer: it reads as all ones for 3 readings"
+    )
+    tree.link(GPUS[1], "32.0 GT/s PCIe", 16)
+    assert told(node.poll()) == [("pcie.link.reset", "warning", "gpu1")]
+    assert node.conditions() == []
+
+
+@pytest.mark.parametrize(("speed", "width"), [("Unknown", 16), ("Unknown speed", 255), ("", 0)])
+def test_what_is_not_known_of_a_link_is_no_reading(tree, node, speed, width):
+    """A form that the kernel has for "I cannot tell"."""
     tree.link(GPUS[0], speed, width)
     tree.link("0000:c2:00.0", speed, width)
     assert node.poll(6) == []
