@@ -33,21 +33,18 @@ _FATAL = re.compile(r"(?<![-\w])fatal\b", re.IGNORECASE)
 _RECOVERY = re.compile(r"to 0x[0-9a-fA-F]+ \(([^)]*)\)?")
 _ADDRESS = re.compile(r"\b((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])\b")
 
-# Lines that hold no Xid. First match wins.
-_OTHERS: tuple[tuple[re.Pattern[str], FaultClass, str], ...] = tuple(
-    (re.compile(pattern), fault_class, action)
-    for pattern, fault_class, action in (
-        (r"NVRM: .*fallen off the bus", FaultClass.GPU_LOST, "RESTART_BM"),
-        (r"NVRM: .*(?:RmInitAdapter|rm_init_adapter) failed", FaultClass.GPU_INIT_FAILED,
-         "RESET_GPU"),
-        (r"NVRM: The NVIDIA probe routine failed", FaultClass.GPU_INIT_FAILED, "CONTACT_SUPPORT"),
-        (r"NVRM: None of the NVIDIA devices were initialized", FaultClass.GPU_INIT_FAILED,
-         "CONTACT_SUPPORT"),
-        (r"^nvidia: probe of .* failed with error", FaultClass.GPU_INIT_FAILED, "CONTACT_SUPPORT"),
-        (r"^nvidia .*probe with driver nvidia failed", FaultClass.GPU_INIT_FAILED,
-         "CONTACT_SUPPORT"),
-        (r"NVRM: uvm encountered global fatal error", FaultClass.GPU_RAS_FATAL, "RESTART_BM"),
-    )
+# Lines that hold no Xid: those with all of these words. First match wins.
+_OTHERS: tuple[tuple[tuple[str, ...], FaultClass, str], ...] = (
+    (("NVRM: ", "fallen off the bus"), FaultClass.GPU_LOST, "RESTART_BM"),
+    (("NVRM: ", "RmInitAdapter failed"), FaultClass.GPU_INIT_FAILED, "RESET_GPU"),
+    (("NVRM: ", "rm_init_adapter failed"), FaultClass.GPU_INIT_FAILED, "RESET_GPU"),
+    (("NVRM: The NVIDIA probe routine failed",), FaultClass.GPU_INIT_FAILED, "CONTACT_SUPPORT"),
+    (("NVRM: None of the NVIDIA devices were initialized",), FaultClass.GPU_INIT_FAILED,
+     "CONTACT_SUPPORT"),
+    (("nvidia: probe of ", "failed with error"), FaultClass.GPU_INIT_FAILED, "CONTACT_SUPPORT"),
+    (("nvidia ", "probe with driver nvidia failed"), FaultClass.GPU_INIT_FAILED,
+     "CONTACT_SUPPORT"),
+    (("NVRM: uvm encountered global fatal error",), FaultClass.GPU_RAS_FATAL, "RESTART_BM"),
 )  # fmt: skip
 
 _SWITCH_NUMBERS = (
@@ -69,8 +66,8 @@ def read(text: str) -> Finding | None:
             return _read_xid(found)
         if found := _SXID.search(text):
             return _read_sxid(found)
-    for pattern, fault_class, action in _OTHERS:
-        if pattern.search(text):
+    for words, fault_class, action in _OTHERS:
+        if all(word in text for word in words):
             address = _ADDRESS.search(text)
             return Finding(
                 fault_class=fault_class,

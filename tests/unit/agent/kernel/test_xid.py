@@ -1,5 +1,7 @@
 """NVIDIA's driver in the kernel log: every form of an Xid line across driver versions."""
 
+import time
+
 import pytest
 
 from aegis.model.fault import FaultClass, Severity
@@ -110,6 +112,20 @@ def test_an_unknown_process_is_left_out():
     told = nvidia.read(FORMS[0][0])
     assert told is not None
     assert told.details.keys().isdisjoint({"pid", "process"})
+
+
+@pytest.mark.parametrize("text", [
+    "NVRM: " * 50_000,
+    "NVRM: Xid (PCI:" + "0:" * 50_000 + "): 79, x",
+    "NVRM: Xid (PCI:0000:3b:00): 154, " + "to 0x0 (" * 50_000,
+    "nvidia " + "a" * 100_000,
+    "nvidia-nvswitch3: SXid (PCI:" + "0:" * 50_000,
+])  # fmt: skip
+def test_a_line_of_any_length_is_read_in_no_time(text):
+    """A log may hold anything; an expression that goes back and forth would stop the agent."""
+    started = time.monotonic()
+    nvidia.read(text)
+    assert time.monotonic() - started < 5
 
 
 def test_what_the_application_did_takes_no_node():
