@@ -7,8 +7,8 @@ it, so ports are read too, and what they count is told of the device behind them
     nonfatal    told one by one
     fatal       told one by one
     fewer       counters began anew: the device was removed and found again
-    gone        for three readings: pcie.link.down, and the condition as long as it is away; so is one
-                that answers with nothing but ones
+    gone        for three readings: pcie.link.down, and the condition as long as it is away; so is
+                one that answers with nothing but ones
 
 Counters that are read for the first time in a boot are taken as they are.
 """
