@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -183,6 +184,34 @@ def test_real_file_systems_are_asked(tmp_path):
     assert (gone.missing, gone.trouble) == (
         *(True, "/not/there cannot be read: No such file or directory"),
     )
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, of one megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("only root may mount a file system")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_real_disk_fills_up(node, small_disk):
+    """Until there is room again."""
+    told, memory = [], {}
+    for step in ("empty", "full", "freed"):
+        if step == "full":
+            (small_disk / "log").write_bytes(bytes(1 << 20))
+        elif step == "freed":
+            (small_disk / "log").unlink()
+        samples = asyncio.run(Disks(paths=[str(small_disk)]).read())
+        memory, faults, conditions = disk.observe(node, memory, samples, 95.0)
+        told.append((len(faults), len(conditions)))
+    assert told == [(0, 0), (1, 1), (0, 0)]
 
 
 def test_a_hung_file_system_holds_nobody_up(tmp_path):
