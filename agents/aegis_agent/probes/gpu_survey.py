@@ -144,6 +144,13 @@ def counters(survey: GpuSurvey) -> dict[str, int]:
     return {name: round(value) for name, value in values.items() if value is not None}
 
 
+def held_by(survey: GpuSurvey) -> str:
+    """The processes that hold the GPU: "python3 (4711), python3 (4712)"."""
+    told = ", ".join(f"{name or '?'} ({pid})" for pid, name in survey.holders)
+    more = (survey.processes or 0) - len(survey.holders)
+    return f"{told} and {more} more" if more > 0 else told
+
+
 def _last(before: Lasting, at: float, seen: _Seen, looks: int, calm_looks: int = 1) -> Lasting:
     """It begins once it was seen in so many looks in a row, and ends after so many without."""
     if seen is None:

@@ -13,6 +13,7 @@ from aegis.model.node import Device, Health
 from aegis_agent.book import Book
 from aegis_agent.probes import gpu, gpu_names, gpu_survey
 from aegis_agent.probes.gpu import GpuMemory, Silence
+from aegis_agent.probes.gpu_survey import GpuSurvey
 from aegis_agent.probes.subject import Judgement, Subject
 from aegis_agent.senses.gpu_cper import CperDesk
 from aegis_agent.settings import Settings
@@ -61,14 +62,13 @@ class GpuSense:
         self._facts: dict[str, tuple[tuple[str, str], ...]] = {}
         self._vram_used_mb: dict[str, int] = {}
         self._read_at: dict[str, float] = {}
-        self._surveyed_at: dict[str, float] = {}
+        self._surveys: dict[str, GpuSurvey] = {}  # that are not too old
         self._missing = False  # a GPU is not listed, or does not say which it is
         self._resets: dict[str, float] = {}  # until when: later ones are news
         self._looked_again_at = 0.0
         self._looked = asyncio.Event()  # each GPU was read, or is known not to be readable
         self._records = CperDesk(book)
         self._prober = Prober(settings.poll_seconds, Translator(self.take))
-        self.holders: dict[str, tuple[tuple[int, str], ...]] = {}  # by device: pid and name
 
     def source(self) -> str:
         """Package, library and driver, or why no GPU is read; and why no error records are."""
@@ -98,10 +98,10 @@ class GpuSense:
             if device and device.health == Health.HEALTHY and age > self._stale_seconds:
                 detail = f"not read for more than {self._stale_seconds:.0f} s"
                 self._put(identity, replace(device, health=Health.UNKNOWN, detail=detail))
-            if now - self._surveyed_at.get(identity, now) > self._survey_seconds_max:
-                del self._surveyed_at[identity]
+            survey = self._surveys.get(identity)
+            if survey and now - survey.at > self._survey_seconds_max:
+                del self._surveys[identity]
                 self._book.set_counters(self.name, memory.name, {})
-                self.holders.pop(memory.name, None)
         if self._missing and now - self._looked_again_at > self._look_again_seconds:
             self._looked_again_at = now
             self._prober.look_again()
@@ -140,7 +140,7 @@ class GpuSense:
         device = self._book.device(self._memories[identity].name)
         if device is None:
             return False
-        return device.health != Health.HEALTHY or identity in self._surveyed_at
+        return device.health != Health.HEALTHY or identity in self._surveys
 
     # what there is
 
@@ -195,6 +195,7 @@ class GpuSense:
     def _forget(self, identity: str) -> GpuMemory:
         self._book.spool.erase(self._key(identity))
         self._records.forget(identity)
+        self._devices.pop(identity, None)
         return self._memories.pop(identity)
 
     def _find_missing(self, news: GpusListed, missing: set[str]) -> None:
@@ -259,8 +260,7 @@ class GpuSense:
         if identity in self._vram_used_mb:
             counters["vram_used_mb"] = self._vram_used_mb[identity]
         self._book.set_counters(self.name, memory.name, counters)
-        self._surveyed_at[identity] = survey.at
-        self.holders[memory.name] = survey.holders
+        self._surveys[identity] = survey
 
     def _judge(
         self,
@@ -278,13 +278,18 @@ class GpuSense:
             device = replace(
                 judgement.device,
                 read_at=self._read_at.get(identity, 0.0),
-                facts=self._facts.get(identity, ()),
+                facts=(*self._facts.get(identity, ()), *self._held_by(identity)),
             )
             self._devices[identity] = device
             judgement = replace(judgement, device=device)
         self._memories[identity] = judgement.memory
         key = self._key(identity) if judgement.memory != memory else ""
         self._book.keep(self.name, subject, judgement, key, _MEMORY)
+
+    def _held_by(self, identity: str) -> tuple[tuple[str, str], ...]:
+        survey = self._surveys.get(identity)
+        held = gpu_survey.held_by(survey) if survey else ""
+        return (("held_by", held),) if held else ()
 
     def _put(self, identity: str, device: Device) -> None:
         self._devices[identity] = device

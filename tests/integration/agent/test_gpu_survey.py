@@ -71,10 +71,13 @@ def test_an_xgmi_link_that_is_down_is_told(start_agent, controller, gpus):
     assert (fault.device, fault.evidence[0].after) == ("gpu3", "UUD")
 
 
-def test_who_holds_a_gpu_is_counted(seen, controller, gpus):
+def test_who_holds_a_gpu_is_counted_and_named(seen, controller, gpus):
     """A process that outlived its job, say."""
     devices.set_process(gpus, 1, 4711, "python3", 512)
     controller.wait(lambda: controller.counters("gpu1").get("processes") == 1, "the process")
+    controller.wait(
+        lambda: ("held_by", "python3 (4711)") in controller.device("gpu1").facts, "its name"
+    )
     devices.set_process(gpus, 1, 4711, None)
     controller.wait(lambda: controller.counters("gpu1").get("processes") == 0, "its end")
 

@@ -132,21 +132,21 @@ def test_a_serial_that_cannot_be_read_any_more_changes_nothing(node):
 
 
 def test_a_gpu_says_where_it_sits_and_what_it_is(node):
-    """Other senses know it by its address; who holds it is told by name."""
+    """Other senses know it by its address; who holds it is told by name and pid."""
     assert node.book.device_at("0000:85:00.0") == "gpu1"
     node.sense.take(GpuIdentified(identity=GPU, facts=(("driver", "6.16.6"),)))
     node.survey(power_w=600, processes=1, holders=((4711, "python3"),))
     node.read()
     device = node.book.device("gpu0")
-    assert device.facts == (("driver", "6.16.6"),)
+    assert device.facts == (("driver", "6.16.6"), ("held_by", "python3 (4711)"))
     assert dict(device.counters)["power_w"] == 600
-    assert node.sense.holders == {"gpu0": ((4711, "python3"),)}
 
 
 def test_what_was_not_read_for_long_is_unknown(node):
     """A reading makes a healthy device for as long as it is fresh, a survey its counters."""
-    node.survey(power_w=600)
+    node.survey(power_w=600, processes=1, holders=((4711, "python3"),))
     node.sense.tick(node.at + 60.0)
     assert node.health() == Health.UNKNOWN
     assert "power_w" not in dict(node.book.device("gpu0").counters)
-    assert node.sense.holders == {}
+    node.read()
+    assert node.book.device("gpu0").facts == ()
