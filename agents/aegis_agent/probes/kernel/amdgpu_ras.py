@@ -32,7 +32,7 @@ PATTERNS = (
     Pattern(F.GPU_XGMI_ERROR, WARNING, "block", _COUNT + r"(?P<kind>correctable)" + _IN_XGMI,
             "amdgpu 0000:c1:00.0: amdgpu: socket: 1, die: 0 12 correctable hardware errors detected in total in xgmi_wafl block",
             "amdgpu_ras.c"),
-    Pattern(F.GPU_XGMI_ERROR, ERROR, "pcs ", r"(?P<link>(?:xgmi|wafl)\w*) pcs (?P<error>[\w ]+?) detected",
+    Pattern(F.GPU_XGMI_ERROR, WARNING, "pcs ", r"(?P<link>(?:xgmi|wafl)\w*) pcs (?P<error>[\w ]+?) detected",
             "amdgpu 0000:26:00.0: amdgpu: XGMI PCS CRCErr detected", "amdgpu_xgmi.c"),
     Pattern(F.GPU_XGMI_ERROR, ERROR, "topology failure",
             r"topology failure on device (?P<node>\w+), hive (?P<hive>\w+), ret (?P<status>-?\d+)",

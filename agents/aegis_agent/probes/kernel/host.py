@@ -6,7 +6,7 @@ say how bad it is, have.
 """
 
 from aegis.model.fault import FaultClass as F
-from aegis_agent.probes.kernel.pattern import ERROR, FATAL, WARNING, Finding, Pattern, Table
+from aegis_agent.probes.kernel.pattern import ERROR, FATAL, INFO, WARNING, Finding, Pattern, Table
 
 _RECORD = r"^(?:\{(?P<record>\d+)\})?(?:BERT: |GHES: )?\[hardware error\]: *"
 _CHECK = r"\bcpu:? ?(?P<cpu>\d+):? machine check(?: event| exception)?: ?(?P<global_status>\w+) bank (?P<bank>\d+): ?(?:0x)?(?P<status>"
@@ -19,19 +19,19 @@ PATTERNS = (
             "{7}[Hardware Error]:  Error 0, type: fatal", "ghes.c, cper.c"),
     Pattern(F.HOST_APEI_RECOVERABLE, ERROR, "recoverable", _RECORD + r"(?:event severity: recoverable|error (?P<number>\d+), type: recoverable)",
             "{7}[Hardware Error]: event severity: recoverable", "cper.c"),
-    Pattern(F.HOST_APEI_CORRECTED, WARNING, "correct", _RECORD + r"(?:event severity: corrected|error (?P<number>\d+), type: corrected|it has been corrected by h/w)",
+    Pattern(F.HOST_APEI_CORRECTED, INFO, "correct", _RECORD + r"(?:event severity: corrected|error (?P<number>\d+), type: corrected|it has been corrected by h/w)",
             "{7}[Hardware Error]:  Error 1, type: corrected", "ghes.c, cper.c"),
     Pattern(F.HOST_APEI_FATAL, FATAL, "fatal hardware error", r"^(?:kernel panic - not syncing: |GHES: |\[firmware \w+\]: )?fatal hardware error",
             "Kernel panic - not syncing: Fatal hardware error!", "ghes.c"),
 
     # machine checks
-    Pattern(F.HOST_MCE_CORRECTED, WARNING, "check events logged", r"^mce: \[hardware error\]: machine check events logged",
+    Pattern(F.HOST_MCE_CORRECTED, INFO, "check events logged", r"^mce: \[hardware error\]: machine check events logged",
             "mce: [Hardware Error]: Machine check events logged", "x86 mce core.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, FATAL, "machine check exception", r"^(?!EDAC).*" + _CHECK.replace("(?: event| exception)?", " exception") + r"[0-9a-f]+)",
             "mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 4: b200000000070f0f", "x86 mce core.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, ERROR, "machine check", r"^(?!EDAC).*" + _CHECK + r"[abef][0-9a-f]{15})\b",
             "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: be00000000800400", "x86 mce core.c"),
-    Pattern(F.HOST_MCE_CORRECTED, WARNING, "machine check", r"^(?!EDAC).*" + _CHECK + r"[89cd][0-9a-f]{15})\b",
+    Pattern(F.HOST_MCE_CORRECTED, INFO, "machine check", r"^(?!EDAC).*" + _CHECK + r"[89cd][0-9a-f]{15})\b",
             "mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: 8c00004000010091", "x86 mce core.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, FATAL, "system fatal error", r"\[hardware error\]: *system fatal error",
             "[Hardware Error]: System Fatal error.", "mce_amd.c"),
@@ -39,11 +39,11 @@ PATTERNS = (
             "[Hardware Error]: Uncorrected, software containable error.", "mce_amd.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, WARNING, "deferred error", r"\[hardware error\]: *deferred error",
             "[Hardware Error]: Deferred error, no action required.", "mce_amd.c"),
-    Pattern(F.HOST_MCE_CORRECTED, WARNING, "corrected error", r"\[hardware error\]: *corrected error",
+    Pattern(F.HOST_MCE_CORRECTED, INFO, "corrected error", r"\[hardware error\]: *corrected error",
             "[Hardware Error]: Corrected error, no action required.", "mce_amd.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, ERROR, "_status[", r"\bcpu:?(?P<cpu>\d+)\b.*\bmc(?P<bank>\d+)_status\[(?P<flags>[^\]]*\b(?:ue|uc|uecc)\b[^\]]*)\]: ?(?P<status>0x[0-9a-f]+)",
             "[Hardware Error]: CPU:40 (19:11:1) MC21_STATUS[Over|UE|MiscV|AddrV|-|TCC|SyndV|UECC|-|-|-]: 0xfe2040000000011b", "mce_amd.c"),
-    Pattern(F.HOST_MCE_CORRECTED, WARNING, "_status[", r"\bcpu:?(?P<cpu>\d+)\b.*\bmc(?P<bank>\d+)_status\[(?P<flags>[^\]]*\b(?:ce|cecc)\b[^\]]*)\]: ?(?P<status>0x[0-9a-f]+)",
+    Pattern(F.HOST_MCE_CORRECTED, INFO, "_status[", r"\bcpu:?(?P<cpu>\d+)\b.*\bmc(?P<bank>\d+)_status\[(?P<flags>[^\]]*\b(?:ce|cecc)\b[^\]]*)\]: ?(?P<status>0x[0-9a-f]+)",
             "[Hardware Error]: CPU:2 (19:1:1) MC17_STATUS[-|CE|MiscV|AddrV|-|-|SyndV|CECC|-|-|-]: 0x9c2040000000011b", "mce_amd.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, FATAL, "", r"^kernel panic - not syncing: .*(?:machine check|broadcast exception handler)|\[hardware error\]: machine check: (?:processor context corrupt|in kernel)",
             "Kernel panic - not syncing: Fatal machine check", "x86 mce core.c"),
@@ -55,13 +55,13 @@ PATTERNS = (
     # memory controllers
     Pattern(F.HOST_EDAC_UNCORRECTED, ERROR, "ue", r"^EDAC (?:\w+ )?(?P<controller>\w+): (?:(?P<count>[1-9]\d*) )?UE\b(?:(?P<error>.+?) on (?P<label>\S+))?",
             "EDAC MC3: 2 UE memory read error on CPU_SrcID#1_MC#1_Chan#0_DIMM#0 (channel:0 slot:0 page:0x1a offset:0x0 grain:32)", "edac_mc.c"),
-    Pattern(F.HOST_EDAC_CORRECTED, WARNING, "ce", r"^EDAC (?:\w+ )?(?P<controller>\w+): (?:(?P<count>[1-9]\d*) )?CE\b(?:(?P<error>.+?) on (?P<label>\S+))?",
+    Pattern(F.HOST_EDAC_CORRECTED, INFO, "ce", r"^EDAC (?:\w+ )?(?P<controller>\w+): (?:(?P<count>[1-9]\d*) )?CE\b(?:(?P<error>.+?) on (?P<label>\S+))?",
             "EDAC MC0: 4 CE on mc#0csrow#2channel#1 (csrow:2 channel:1 page:0x1a offset:0x40 grain:64 syndrome:0x80)", "edac_mc.c"),
-    Pattern(F.HOST_EDAC_CORRECTED, WARNING, "handling", r"^EDAC (?P<driver>\w+) (?P<controller>MC\d+): HANDLING (?:MCE|IBECC) MEMORY ERROR",
+    Pattern(F.HOST_EDAC_CORRECTED, INFO, "handling", r"^EDAC (?P<driver>\w+) (?P<controller>MC\d+): HANDLING (?:MCE|IBECC) MEMORY ERROR",
             "EDAC skx MC5: HANDLING MCE MEMORY ERROR", "sb_edac.c, skx_common.c, igen6_edac.c"),
     Pattern(F.HOST_EDAC_UNCORRECTED, ERROR, "machine check", r"^EDAC (?P<driver>\w+) (?P<controller>MC\d+): .*" + _CHECK + r"[abef][0-9a-f]{15})\b",
             "EDAC sbridge MC1: CPU 8: Machine Check Exception: 5 Bank 7: be000040000100c1", "sb_edac.c"),
-    Pattern(F.HOST_EDAC_CORRECTED, WARNING, "machine check", r"^EDAC (?P<driver>\w+) (?P<controller>MC\d+): .*" + _CHECK + r"[89cd][0-9a-f]{15})\b",
+    Pattern(F.HOST_EDAC_CORRECTED, INFO, "machine check", r"^EDAC (?P<driver>\w+) (?P<controller>MC\d+): .*" + _CHECK + r"[89cd][0-9a-f]{15})\b",
             "EDAC skx MC0: CPU 0: Machine Check Event: 0x0 Bank 13: 0x8c00004200800090", "skx_common.c"),
 
     # memory that failed
@@ -87,7 +87,7 @@ PATTERNS = (
             "Out of memory and no killable processes...", "oom_kill.c"),
 
     # tasks and processors that stand still
-    Pattern(F.HOST_TASK_HUNG, ERROR, "blocked", r"^INFO: task (?P<process>.+?):(?P<pid>\d+)(?: ?<\w+>)? (?:is )?blocked (?:in I/O wait )?(?:for more than (?P<seconds>\d+) seconds|on an? (?P<lock>[\w-]+))",
+    Pattern(F.HOST_TASK_HUNG, WARNING, "blocked", r"^INFO: task (?P<process>.+?):(?P<pid>\d+)(?: ?<\w+>)? (?:is )?blocked (?:in I/O wait )?(?:for more than (?P<seconds>\d+) seconds|on an? (?P<lock>[\w-]+))",
             "INFO: task kworker/u256:3:1402 blocked for more than 241 seconds.", "hung_task.c"),
     Pattern(F.HOST_TASK_HUNG, FATAL, "hung_task", r"^kernel panic - not syncing: hung_task",
             "Kernel panic - not syncing: hung_task: blocked tasks", "hung_task.c"),

@@ -87,7 +87,7 @@ _HEAD = re.compile(
     r"(?P<driver>[\w-]+)(?:\.\w+)*(?: (?P<address>" + _PCI + r")| (?P<bus>[\w.-]+))?"
     r"(?: (?P<name>[\w.@-]+|\(unnamed net_device\)))?(?: \(\w+\))*: *"
 )
-_VERBS = re.compile(r"(?P<name>mlx[45]_\d+|bnxt_re\d+|ionic_\d+|irdma\d+|roce\w+|ibp\w+):")
+_RDMA_DEVICE = re.compile(r"(?P<name>mlx[45]_\d+|bnxt_re\d+|ionic_\d+|irdma\d+|roce\w+|ibp\w+)\b")
 _WATCHDOG = re.compile(r"NETDEV WATCHDOG: (?P<name>[\w.@-]+)(?: \((?P<driver>[\w-]+)\))?: ")
 _PLAIN = re.compile(
     r"(?P<name>(?:e(?:n|th)|ib|p\d+p|bond|hsn|rdma|roce)[\w.@-]*): (?P<message>(?:nic )?link .*)",
@@ -108,7 +108,10 @@ def classify(text: str) -> Finding | None:
     family = DRIVERS.get(head["driver"], "any")
     name = head["name"] or (head["bus"] if family == "rdma" else "") or ""
     name = "" if name.startswith("(") else name
-    return _read(_TABLES[family], text, head, name)
+    finding = _read(_TABLES[family], text, head, name)
+    if finding is None and _RDMA_DEVICE.match(name):
+        return _read(_TABLES["rdma"], text, head, name)
+    return finding
 
 
 def classify_unnamed(first: str, text: str) -> Finding | None:
@@ -128,8 +131,8 @@ def classify_link(text: str) -> Finding | None:
 
 def classify_verbs(text: str) -> Finding | None:
     """A line that begins with an RDMA device, as "mlx5_0:dump_cqe:272:(pid 0): dump error cqe"."""
-    head = _VERBS.match(text)
-    return head and _TABLES["rdma"].read(text[head.end() :], head["name"], text)
+    head = _RDMA_DEVICE.match(text)
+    return head and _TABLES["rdma"].read(text[head.end() + 1 :], head["name"], text)
 
 
 def classify_interface(text: str) -> Finding | None:

@@ -29,6 +29,8 @@ IONIC = (
             "ionic 0000:8c:00.0: FW Down: Stopping LIFs", "ionic_lif.c"),
     Pattern(F.NIC_FIRMWARE_RESET, WARNING, "fw up", r"fw up: restarting lifs",
             "ionic 0000:8c:00.0: FW Up: restarting LIFs", "ionic_lif.c"),
+    Pattern(F.NIC_FIRMWARE_RESET, WARNING, "ionic_event_reset", r"ionic_event_reset\b(?:.*reset_code ?= ?(?P<code>\d+))?(?:.*state ?= ?(?P<state>\d+))?",
+            "ionic 0000:8c:00.0 enp140s0: Notifyq IONIC_EVENT_RESET eid=17, reset_code=1 state=2", "ionic_lif.c"),
     Pattern(F.NIC_RDMA_ERROR, ERROR, "opcode", r"\bopcode (?P<opcode>\w+)(?: \((?P<number>\d+)\))? error (?P<error>\w+)(?: \((?P<status>-?\d+)\))?",
             "ionic 0000:8c:00.0 ionic_2: opcode MODIFY_QP (5) error BAD_STATE (9)", "ionic_admin.c"),
     Pattern(F.NIC_RDMA_ERROR, ERROR, "", r"^(?:admin command timed out, aq (?P<queue>\d+)|wait status (?P<status>-\d+)|admincq event (?P<event>\d+)|bad (?:cqe|idx)\b|admin pos \d+ \(last posted\))",

@@ -32,7 +32,7 @@ PATTERNS = (
     Pattern(F.PCIE_AER_CORRECTED, WARNING, "aer_layer", r"aer_layer=(?P<layer>[\w ]+), aer_agent=(?P<agent>[\w ]+)",
             "pcieport 0000:40:01.1: AER: aer_layer=Physical Layer, aer_agent=Transmitter ID", "aer.c, cper_print_aer"),
 
-    Pattern(F.PCIE_LINK_DOWN, ERROR, "[ 5]", _BIT + r"SDES|Surprise Down(?: Error)?" + _END,
+    Pattern(F.PCIE_LINK_DOWN, FATAL, "[ 5]", _BIT + r"SDES|Surprise Down(?: Error)?" + _END,
             "pcieport 0000:00:01.0: AER:    [ 5] SDES                   (First)", "aer.c"),
     Pattern(F.PCIE_AER_CORRECTED, WARNING, "]", _BIT + r"RxErr|Receiver Error|Bad ?TLP|Bad ?DLLP|Rollover|REL?P?L?AY_NUM Rollover|Timeout|Replay Timer Timeout"
             r"|NonFatalErr|Advisory Non-Fatal|CorrIntErr|Corrected Internal Error|HeaderOF|Header Log Overflow" + _END,
@@ -59,13 +59,13 @@ PATTERNS = (
     Pattern(F.PCIE_DPC, FATAL, "dpc", r"dpc: .*(?:fail\w*|not cleared|rp_pio_status)|dpc root port still busy",
             "pcieport 0000:40:01.1: DPC: Data Link Layer Link Active not cleared in 100 msec", "dpc.c"),
 
-    Pattern(F.PCIE_LINK_DOWN, ERROR, "slot", r"\bslot ?\(?#?(?P<slot>[\w-]+)\)?: (?P<event>link down|card not present|power fault\w*|link training error|cannot train link|failed to check link status|surprise removal)",
+    Pattern(F.PCIE_LINK_DOWN, FATAL, "slot", r"\bslot ?\(?#?(?P<slot>[\w-]+)\)?: (?P<event>link down|card not present|power fault\w*|link training error|cannot train link|failed to check link status|surprise removal)",
             "pcieport 0000:40:01.1: pciehp: Slot(12-1): Link Down", "pciehp_ctrl.c"),
-    Pattern(F.PCIE_LINK_DOWN, ERROR, "link", r"^(?:pciehp: )?(?P<event>cannot train link|link training error|data link layer link active not set)\b",
+    Pattern(F.PCIE_LINK_DOWN, FATAL, "link", r"^(?:pciehp: )?(?P<event>cannot train link|link training error|data link layer link active not set)\b",
             "pcieport 0000:40:01.1: pciehp: Cannot train link: status 0x1001", "pciehp_hpc.c"),
-    Pattern(F.PCIE_LINK_DOWN, ERROR, "power state", r"(?:unable to|can't|cannot) change power state from (?P<state>\w+) to d0\b.*inaccessible",
+    Pattern(F.PCIE_LINK_DOWN, FATAL, "power state", r"(?:unable to|can't|cannot) change power state from (?P<state>\w+) to d0\b.*inaccessible",
             "nvme 0000:01:00.0: Unable to change power state from D3cold to D0, device inaccessible", "pci.c"),
-    Pattern(F.PCIE_LINK_DOWN, ERROR, "giving up", r"not ready (?P<waited>\d+)ms after (?P<cause>[\w ]+); giving up",
+    Pattern(F.PCIE_LINK_DOWN, FATAL, "giving up", r"not ready (?P<waited>\d+)ms after (?P<cause>[\w ]+); giving up",
             "pci 0000:41:00.0: not ready 65535ms after bus reset; giving up", "pci.c"),
     Pattern(F.PCIE_LINK_DEGRADED, WARNING, "limited by", r"(?P<available>[\d.]+ gb/s) available pcie bandwidth, limited by (?P<link>[\d.]+ gt/s(?: pcie)? x\d+) link(?: at (?P<port>[0-9a-f:.]+))?(?: \(capable of (?P<capable>[\d.]+ gb/s))?",
             "mlx5_core 0000:41:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x4 link at 0000:40:01.1 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)",
