@@ -9,7 +9,7 @@ from dataclasses import replace
 from aegis.core import experience, progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
-from aegis.core.incidents import begin, blame, cause, fold, save
+from aegis.core.incidents import announced, begin, blame, cause, fold, notice, reopen, save
 from aegis.core.recovery import recovering
 from aegis.model.event import FaultObserved
 from aegis.model.fault import Fault, FaultClass
@@ -23,6 +23,7 @@ LOOK_BACK = 200  # closed incidents
 
 LINK = (FaultClass.NIC_LINK_DOWN, FaultClass.NIC_LINK_UP, FaultClass.NIC_LINK_FLAP)
 ONE_STORY_SECONDS = 300.0
+ONE_INCIDENT_SECONDS = 86400.0
 LADDER = list(Remedy)
 # A GPU is rarely lost by itself: what broke the path to it is the cause.
 CAUSES = {
@@ -64,10 +65,24 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
         consider(cluster, rules, blame(cluster, fold(cluster, home, fault), fault))
         return
     home = _with_rejected(cluster, fold(cluster, home, fault), fault)
-    if fault.fault_class in DIED:
+    if home.state is IncidentState.CLOSED:
+        _go_on_if_more(cluster, rules, home)
+    elif fault.fault_class in DIED:
         _blame_the_first(cluster, home, fault)
     elif home.state is IncidentState.OPEN and fault.fault_class is home.fault_class:
         consider(cluster, rules, home)
+
+
+def _go_on_if_more(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
+    """A closed incident that gathers its kind is reopened once the rules ask for more."""
+    done = incident.decisions[-1].remedy if incident.decisions else Remedy.COUNT
+    if _remedy_of(rules, cause(incident)) <= LADDER.index(done):
+        return
+    was_announced, said = announced(incident), len(cluster.notices)
+    consider(cluster, rules, reopen(cluster, incident))
+    if was_announced:
+        again = notice("incident.reopened", cluster.incidents[incident.id])
+        cluster.notices.insert(said, again)
 
 
 def _home(cluster: Cluster, fault: Fault) -> Incident | None:
@@ -161,7 +176,7 @@ def _remedy_of(rules: RuleSet, fault: Fault) -> int:
 
 
 def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
-    """A closed incident that still gathers its kind: counted ones, and links that came back.
+    """A closed incident that still gathers its kind: counted and told ones, links that came back.
 
     A fault with the count 0 did not come again: more is known of the one that was told before.
     """
@@ -169,13 +184,25 @@ def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
         incident = cluster.incidents[name]
         if incident.closed_at is None or not _is_same(cluster, incident, fault):
             continue
-        age = cluster.now - incident.closed_at
-        if fault.fault_class is FaultClass.NIC_LINK_UP and age <= ECHO_SECONDS:
-            return incident
-        counted = incident.decisions and incident.decisions[-1].remedy is Remedy.COUNT
-        if (counted or not fault.count) and age <= cluster.policy.event_ttl_seconds:
+        if fault.fault_class is FaultClass.NIC_LINK_UP:
+            if cluster.now - incident.closed_at <= ECHO_SECONDS:
+                return incident
+        elif (_is_told(incident) or not fault.count) and _is_recent(cluster, incident):
             return incident
     return None
+
+
+def _is_told(incident: Incident) -> bool:
+    """Whether counting it or telling people was all that was asked for."""
+    newest = incident.decisions[-1] if incident.decisions else None
+    return newest is not None and newest.remedy in (Remedy.COUNT, Remedy.NOTIFY)
+
+
+def _is_recent(cluster: Cluster, incident: Incident) -> bool:
+    """Whether the incident is still the same story: no long pause, and not for ever."""
+    pause = cluster.now - max(incident.closed_at or 0.0, incident.signal_at)
+    lasted = cluster.now - incident.phases.opened_at
+    return pause <= cluster.policy.event_ttl_seconds and lasted <= ONE_INCIDENT_SECONDS
 
 
 def _is_seen(incident: Incident, fault: Fault) -> bool:

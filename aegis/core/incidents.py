@@ -7,7 +7,7 @@ from aegis.core.cluster import Cluster, holders
 from aegis.core.story import headline
 from aegis.core.words import FAULTS
 from aegis.model.action import Notify
-from aegis.model.fault import Fault, Severity
+from aegis.model.fault import Fault, FaultClass, Severity
 from aegis.model.incident import Entry, EntryKind, Incident, IncidentState, Phases, Remedy
 
 ENTRIES_KEPT = 200
@@ -33,6 +33,8 @@ def begin(cluster: Cluster, fault: Fault) -> Incident:
         last_step_before=job.step if job and fault.job else 0,
         simulated=fault.simulated,
         faults=(fault,),
+        signal_at=cluster.now,
+        times=fault.count,
     )
     cluster.next_incident += 1
     node = cluster.nodes[fault.node]
@@ -71,6 +73,8 @@ def fold(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
         incident,
         severity=worst,
         suppressed=incident.suppressed + 1,
+        signal_at=cluster.now,
+        times=incident.times + (fault.count if fault.fault_class is incident.fault_class else 0),
         faults=(first, *(*rest, fault)[1 - FAULTS_KEPT :]),
     )
     return note(cluster, folded, EntryKind.SIGNAL, signal(fault), at=fault.observed_at)
@@ -86,7 +90,29 @@ def blame(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
         EntryKind.DECISION,
         text,
         fault_class=fault.fault_class,
+        times=_times(incident, fault.fault_class),
         severity=max(incident.severity, fault.severity, key=SEVERITIES.index),
+    )
+
+
+def _times(incident: Incident, fault_class: FaultClass) -> int:
+    return sum(one.count for one in incident.faults if one.fault_class is fault_class)
+
+
+def reopen(cluster: Cluster, incident: Incident) -> Incident:
+    """What was over is not: the incident goes on instead of another one."""
+    node = cluster.nodes[incident.faults[0].node]
+    if incident.faults[0].job is None and node.incident is None:
+        cluster.put_node(replace(node, incident=incident.id))
+    text = f"{incident.times} times by now: that asks for more than was done"
+    return note(
+        cluster,
+        incident,
+        EntryKind.DECISION,
+        text,
+        state=IncidentState.OPEN,
+        outcome="",
+        closed_at=None,
     )
 
 
@@ -146,4 +172,4 @@ def signal(fault: Fault) -> str:
 def cause(incident: Incident) -> Fault:
     """What the rules are asked about: the newest fault of the incident's class, all counted."""
     alike = [fault for fault in incident.faults if fault.fault_class is incident.fault_class]
-    return replace(alike[-1], severity=incident.severity, count=sum(fault.count for fault in alike))
+    return replace(alike[-1], severity=incident.severity, count=incident.times)

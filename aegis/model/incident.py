@@ -145,6 +145,8 @@ class Incident:
     simulated: bool = False
     faults: tuple[Fault, ...] = ()  # the newest 20, each with its evidence
     suppressed: int = 0  # further signals folded into this incident
+    signal_at: float = 0.0  # when the newest of them came
+    times: int = 0  # faults of its class, each with its count
     decisions: tuple[Decision, ...] = ()  # newest last; a new one only when the answer changes
     entries: tuple[Entry, ...] = ()  # the newest 200
     outcome: str = ""
