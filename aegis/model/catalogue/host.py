@@ -83,7 +83,7 @@ ENTRIES: dict[FaultClass, Entry] = {
         effect="A process dies, or the node panics and reboots.",
         severity=Severity.FATAL,
         scope=_NODE,
-        seen=("kernel log, also of the boot after",),
+        seen=("kernel log, also of the boot after", "/proc/interrupts"),
         answer="Move the ranks off; validate the processor and its memory.",
         check=(
             '`dmesg -T | grep -iE "mce|Hardware Error|reset reason"`',
@@ -148,7 +148,7 @@ ENTRIES: dict[FaultClass, Entry] = {
         effect="When the process was a rank, the job restarts; it will happen again.",
         severity=Severity.WARNING,
         scope="one process or control group",
-        seen=("kernel log", "psutil"),
+        seen=("kernel log", "/proc/vmstat"),
         answer="For the owner of the job: data loaders, pinned buffers, checkpoint staging.",
         check=(
             '`dmesg -T | grep -iE "out of memory|oom-kill"`: who was killed, and its size',
@@ -193,7 +193,7 @@ ENTRIES: dict[FaultClass, Entry] = {
         effect="Checkpoints and logs fail. The agent itself goes on in memory.",
         severity=Severity.WARNING,
         scope="one file system",
-        seen=("the agent's spool", "psutil", "kernel log"),
+        seen=("statfs", "the agent's spool", "kernel log"),
         answer="For the site: make room.",
         check=(
             "`df -h` and `df -i`: space, and also inodes",
@@ -208,7 +208,7 @@ ENTRIES: dict[FaultClass, Entry] = {
         effect="Times in logs and incidents mislead; tokens and leases may fail.",
         severity=Severity.WARNING,
         scope=_NODE,
-        seen=("the kernel's clock state", "kernel log"),
+        seen=("the kernel's clock state", "the controller's answers", "kernel log"),
         answer="For the site: the time service.",
         check=(
             "`timedatectl` and `chronyc tracking`: whether it is synchronised",
