@@ -92,7 +92,14 @@ def _changes(
 def _rise(subject: Subject, at: float, change: _Change) -> Fault:
     meaning = _XGMI_MEANING if change.block == "xgmi_wafl" else _MEANING
     fault_class, severity = meaning[change.kind]
-    return subject.fault(fault_class, severity, at, _evidence(change), count=change.risen)
+    return subject.fault(
+        fault_class,
+        severity,
+        at,
+        _evidence(change),
+        count=change.risen,
+        details={"block": change.block},
+    )
 
 
 def _evidence(change: _Change) -> Evidence:

@@ -21,6 +21,7 @@ def test_an_uncorrectable_error_arrives_with_its_evidence(seen, controller, gpus
     ]  # fmt: skip
     assert fault.evidence[0].source == "amdsmi ecc_count(umc)"
     assert (fault.evidence[0].before, fault.evidence[0].after) == ("0", "1")
+    assert fault.details == (("block", "umc"),)
     assert controller.wait_device("gpu1", "unhealthy").detail.startswith("uncorrectable errors")
     devices.set_counts(gpus, 1, "umc", (0, 0, 0))
     controller.wait_device("gpu1", "healthy")
