@@ -127,6 +127,8 @@ class GpuSense:
                 self._silenced(news)
             case _:
                 assert_never(news)
+        if self._looked.is_set():
+            return
         if isinstance(news, GpusUnavailable) or self._all_seen():
             self._looked.set()
 
