@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter
 
-from aegis.model.fault import Evidence, Fault, FaultClass
+from aegis.model.fault import Evidence, Fault, FaultClass, Severity
 from aegis.model.node import Device, Health
 from aegis_agent.book import Book
 from aegis_agent.probes.kernel.classify import classify
 from aegis_agent.probes.kernel.context import merge
 from aegis_agent.probes.kernel.follow import Follow, FollowMemory
+from aegis_agent.probes.kernel.reset import SILENCE, SILENCE_SECONDS
 from aegis_agent.probes.kernel.signals import Signal
 from aegis_agent.senses.kernel_devices import KernelDevices
 from aegis_agent.settings import Settings
@@ -33,6 +34,7 @@ _START_PAUSE_SECONDS = 0.1
 _SAVE_SECONDS = 30.0  # the place is saved though nothing happened: a restart reads less
 _LOOK_FAULTS_MAX = 200
 _UNREADABLE = "kernel-log"
+_ANSWERS = "the GPU is read again and healthy: its reset seems over, though the log does not say so"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class KernelSense:
         self._began_at: float | None = None if position else time.monotonic()  # known before
         self._started_at = time.monotonic()
         self._signals: list[Signal] = []
+        self._lost = 0  # records
         self._timer: asyncio.TimerHandle | None = None
         self._marked: set[str] = set()  # as being reset
 
@@ -104,6 +107,9 @@ class KernelSense:
 
     def _take(self, batch: Batch) -> None:
         now = time.monotonic()
+        if self._log.lost > self._lost:
+            self._lost = self._log.lost
+            self._follow.missed()
         for line, happened in batch.lines:
             signals = self._follow.feed(line, happened=happened, now=now)
             if signals and (self._began_at is None or happened >= self._began_at):
@@ -172,6 +178,11 @@ class KernelSense:
             details["device"] = behind
         device = self._book.device(name)
         simulated = self._log.simulated
+        evidence = [Evidence(source=_SOURCE, text=text) for text in signal.evidence]
+        if signal.details.get("ended") == SILENCE and _answers(device, booted_at + signal.happened):
+            # Silence is no data; a good reading is. People are told, and nothing else is done.
+            severity = Severity.WARNING
+            evidence.append(Evidence(source="amdsmi", text=_ANSWERS))
         subject = self._book.subject(name, device.identity if device else "", simulated=simulated)
         if signal.fault_class == FaultClass.GPU_RESET_SUCCEEDED:
             self._book.reset_at[name] = booted_at + signal.happened
@@ -179,7 +190,7 @@ class KernelSense:
             signal.fault_class,
             severity,
             booted_at + signal.happened,
-            *(Evidence(source=_SOURCE, text=text) for text in signal.evidence),
+            *evidence,
             count=signal.count,
             details=details,
         )
@@ -238,6 +249,13 @@ def _summed(signals: list[Signal]) -> list[Signal]:
             evidence=(*first.evidence, *signal.evidence)[:20],
         )
     return list(summed.values())
+
+
+def _answers(device: Device | None, silent_at: float) -> bool:
+    """Whether the GPU was read well at the end of the silence."""
+    if device is None or device.health is not Health.HEALTHY:
+        return False
+    return device.read_at > silent_at - SILENCE_SECONDS / 2
 
 
 def _happened(signal: Signal) -> float:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -134,6 +135,21 @@ def test_while_a_reset_is_under_way_others_know(node):
     node.start()
     node.watch(lambda: not node.book.resetting, lambda: node.say(SUCCEEDED))
     assert [one.fault_class for one in node.told()] == [F.GPU_RESET_BEGIN, F.GPU_RESET_SUCCEEDED]
+
+
+def test_a_reset_that_the_log_does_not_end_has_failed_unless_the_gpu_answers(node):
+    """Silence is no data, a good reading is: then people are told and nothing is done."""
+    node.watch(node.spool.recall)
+    node.say(BEGIN, BEGIN.replace(GPU, OTHER), ago=100.0)
+    node.start()
+    node.book.put(replace(node.book.device("gpu1"), read_at=time.time()))
+    node.watch(lambda: len(node.told()) >= 4)
+    failed = [one for one in node.told() if one.fault_class is F.GPU_RESET_FAILED]
+    assert [(one.device, one.severity) for one in failed] == [
+        ("gpu0", Severity.FATAL),
+        ("gpu1", Severity.WARNING),
+    ]
+    assert "healthy" in failed[1].evidence[-1].text
 
 
 def test_what_was_logged_before_the_first_start_is_no_news(node):

@@ -17,10 +17,11 @@ from aegis_agent.probes.kernel import context, reset
 from aegis_agent.probes.kernel.burst import LINE_LENGTH_MAX, Burst
 from aegis_agent.probes.kernel.line import KERNEL, Line
 from aegis_agent.probes.kernel.pattern import Finding
-from aegis_agent.probes.kernel.reset import SILENCE_SECONDS, Resets
+from aegis_agent.probes.kernel.reset import SILENCE, SILENCE_SECONDS, Resets
 from aegis_agent.probes.kernel.signals import Signal
 
 BURSTS_MAX, THREADS_MAX = 128, 256
+_LEFT_TO_ANOTHER = "another already in progress"  # "Bailing on TDR …": the driver's own word
 _APART = ("block", "xid")  # faults of one class and device that are not the same fault
 
 
@@ -54,6 +55,10 @@ class Follow:
             for part in text.split("\n")
             for signal in self._feed_text(part, line.device, happened, now)
         ]
+
+    def missed(self) -> None:
+        """Lines were lost: what they said is not known."""
+        self.memory.resets.excuse()
 
     def tick(self, now: float) -> list[Signal]:
         """Time passed: updates of what became quiet, resets that were not heard of again."""
@@ -89,6 +94,8 @@ class Follow:
         finding = self._classify(text)
         if finding is not None:
             return list(self._found(finding, text, finding.device or device, happened, now))
+        if self.memory.resets.under_way and _LEFT_TO_ANOTHER in text:
+            self.memory.resets.excuse(context.thread(text))
         if self.memory.bursts:
             self._explain(text, now)
         return []
@@ -170,5 +177,6 @@ def _never_ended(device: str, silent: reset.Reset) -> Signal:
         severity=Severity.FATAL,
         device=device,
         happened=silent.heard + SILENCE_SECONDS,
+        details={"ended": SILENCE},
         evidence=(sentence, silent.text),
     )

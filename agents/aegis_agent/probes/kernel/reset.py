@@ -7,6 +7,8 @@
   and names the others only while it works on them, or at the end. So while one reset is under way,
   every GPU that is named in a step of it is under way too; only the one that was said to begin
   owes us an end.
+- A begin owes nothing either when the driver leaves it to a reset that is already in progress, or
+  when lines were lost: the end may have been among them.
 - "MODE1 reset" alone, without a begin, is part of loading the driver and owes nothing.
 """
 
@@ -19,6 +21,7 @@ from aegis.model.fault import FaultClass
 # is stuck. To call it failed early would take away a node that comes back; its ranks are dead
 # either way, so that waiting costs little.
 SILENCE_SECONDS = 60.0
+SILENCE = "silence"  # how such a reset ended, as a detail
 RESETS_MAX = 64  # more GPUs than a node has; a log that names more is not believed
 
 BEGIN, PROGRESS = FaultClass.GPU_RESET_BEGIN, FaultClass.GPU_RESET_PROGRESS
@@ -59,6 +62,12 @@ class Resets:
             if ended is not None:
                 return max(0.0, happened - ended.begun)
         return None
+
+    def excuse(self, device: str | None = None) -> None:
+        """This GPU, or every one, no longer owes us an end."""
+        for address, reset in self.under_way.items():
+            if device in (None, address):
+                reset.announced = False
 
     def overdue(self, now: float) -> list[tuple[str, Reset]]:
         """Those that began and were not heard of again. They are no longer under way."""

@@ -70,6 +70,24 @@ def test_gpus_of_a_hive_are_reset_together(log):
     assert F.GPU_RESET_FAILED not in classes(log.wait(1000.0))
 
 
+def test_a_begin_that_is_left_to_another_reset_owes_nothing(log):
+    """Two rings of one hive time out at once; the driver resets once."""
+    log.say(f"{A} GPU reset begin!", f"{B} GPU reset begin!")
+    log.say(f"{B} Bailing on TDR for s_job:1f, hive: 7 as another already in progress")
+    log.say(f"{A} GPU reset(1) succeeded!", after=5.0)
+    assert log.follow.resetting() == {}
+    assert F.GPU_RESET_FAILED not in classes(log.wait(1000.0))
+
+
+def test_where_lines_were_lost_silence_says_nothing(log):
+    """The end of the reset may have been among them."""
+    log.say(f"{A} GPU reset begin!")
+    log.follow.missed()
+    assert list(log.follow.resetting()) == ["0000:05:00.0"]
+    assert F.GPU_RESET_FAILED not in classes(log.wait(1000.0))
+    assert log.follow.resetting() == {}
+
+
 def test_two_resets_at_once_end_each_for_itself(log):
     """The success of one does not excuse the other."""
     log.say(f"{A} GPU reset begin!", f"{B} GPU reset begin!")
