@@ -7,6 +7,8 @@ it, the patterns of the kernel log how it looks there. A test compares the pages
 makes.
 """
 
+import importlib
+import pkgutil
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -16,6 +18,10 @@ from aegis.core.words import REMEDIES
 from aegis.model.catalogue import CATALOGUE, Entry
 from aegis.model.fault import FaultClass
 from aegis.rules import Rule, RuleSet, parse
+from aegis.rules.match import Match, conditions_of
+from aegis_agent.probes import kernel
+from aegis_agent.probes.kernel.pattern import Pattern, Table
+from aegis_agent.probes.kernel.xid import XIDS
 
 DOCS = Path(__file__).parent
 FAULTS = DOCS / "faults"
@@ -31,6 +37,7 @@ RUNBOOKS = {
     FaultClass.JOB_CHECKPOINT_CORRUPT: "AegisCheckpointVerifyFailed",
     FaultClass.JOB_CHECKPOINT_STALE: "AegisCheckpointStale",
 }
+EXAMPLES_MAX = 4
 COMPONENTS = {
     "gpu": "GPU",
     "nic": "Network",
@@ -93,8 +100,8 @@ def _page(fault_class: FaultClass, entry: Entry, rules: RuleSet) -> str:
                 "Severity": f"{entry.severity}{raised}",
                 "What it takes with it": entry.scope,
                 "Seen through": ", ".join(entry.seen),
-                "AMD field id (AFID)": ", ".join(map(str, entry.afids)),
-                "NVIDIA Xid": ", ".join(map(str, entry.xids)),
+                "AMD field id (AFID)": _numbers(entry.afids),
+                "NVIDIA Xid": _numbers(_xids(fault_class, entry)),
             }
         ),
         "## What to do",
@@ -105,6 +112,8 @@ def _page(fault_class: FaultClass, entry: Entry, rules: RuleSet) -> str:
         _ASKED,
         _rules_table(_rules_of(fault_class, rules)),
     ]
+    if examples := _examples(fault_class):
+        parts += ["## In the kernel log", "\n".join(["```text", *examples, "```"])]
     if runbook := RUNBOOKS.get(fault_class):
         parts += [f"Runbook of its alert: [{runbook}](../runbooks/{runbook}.md)."]
     parts += [
@@ -115,6 +124,36 @@ def _page(fault_class: FaultClass, entry: Entry, rules: RuleSet) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _xids(fault_class: FaultClass, entry: Entry) -> list[int]:
+    known = {number for number, xid in XIDS.items() if xid.fault_class is fault_class}
+    return sorted(known.union(entry.xids))
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    """Numbers, runs of them in short: "1 to 12, 19"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
+
+
+def _examples(fault_class: FaultClass) -> list[str]:
+    """How the kernel's drivers say it."""
+    found: dict[str, None] = {}
+    for module in sorted(one.name for one in pkgutil.iter_modules(kernel.__path__)):
+        for value in vars(importlib.import_module(f"{kernel.__name__}.{module}")).values():
+            if isinstance(value, tuple | Table):
+                for one in value:
+                    if isinstance(one, Pattern) and one.fault_class is fault_class:
+                        found |= dict.fromkeys(one.example.splitlines())
+    return list(found)[:EXAMPLES_MAX]
+
+
 def _rules_of(fault_class: FaultClass, rules: RuleSet) -> list[Rule]:
     return [rule for rule in rules.rules if fault_class in rule.classes]
 
@@ -122,23 +161,24 @@ def _rules_of(fault_class: FaultClass, rules: RuleSet) -> list[Rule]:
 def _rules_table(rules: Iterable[Rule]) -> str:
     rows = [
         f"| `{rule.id}` ([{rule.file}](../../rules/{rule.file})) | {_when(rule)} "
-        f"| `{rule.remedy}`: {REMEDIES[rule.remedy]} |"
+        f"| {'; then '.join(f'`{rung.remedy}`: {REMEDIES[rung.remedy]}' for rung in rule.ladder)} |"
         for rule in rules
     ]
     return "\n".join(["| rule | when | remedy |", "|---|---|---|", *rows])
 
 
 def _when(rule: Rule) -> str:
-    conditions = []
-    if rule.severities:
-        conditions.append(f"severity {' or '.join(rule.severities)}")
-    if rule.min_count > 1:
-        conditions.append(f"at least {rule.min_count} at once")
-    if rule.device != "*":
-        conditions.append(f"device `{rule.device}`")
+    conditions = [
+        f"{one.name} {one.wanted(rule)}" for one in conditions_of(rule) if one.name != "class"
+    ]
+    conditions += [f"unless {_stated(one)}" for one in rule.unless]
     if rule.waits:
         conditions.append("it lasts longer than the hold-down")
-    return ", ".join(conditions) or "always"
+    return ", ".join(conditions).replace("|", "\\|") or "always"
+
+
+def _stated(match: Match) -> str:
+    return " and ".join(f"{one.name} {one.wanted(match)}" for one in conditions_of(match))
 
 
 def _table(rows: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ ENTRIES: dict[FaultClass, Entry] = {
             "Whether other GPUs of the job show it in turn: then it is the application",
             "`aegis incidents --node NODE`: whether this GPU had it within 24 hours",
         ),
-        xids=(8, 109),
+        xids=(8,),
         references=(amdgpu("amdgpu/amdgpu_job.c"), XID),
     ),
     FaultClass.GPU_SCHEDULER_HANG: Entry(
@@ -43,6 +43,7 @@ ENTRIES: dict[FaultClass, Entry] = {
             "`amd-smi process --gpu N`: processes that will not end",
             "Firmware of the scheduler: `amd-smi firmware --gpu N`",
         ),
+        xids=(109,),
         references=(
             amdgpu("amdkfd/kfd_device_queue_manager.c"),
             amdgpu("amdgpu/amdgpu_mes.c"),
@@ -60,6 +61,7 @@ ENTRIES: dict[FaultClass, Entry] = {
             '`dmesg -T | grep -iE "ring .* reset|wedged"`: which queue, and what hung before',
             "`aegis jobs show JOB`: whether a rank ended",
         ),
+        xids=(43, 45),
         references=(amdgpu("amdgpu/amdgpu_ring.c"), _WEDGED),
     ),
     FaultClass.GPU_QUEUE_RESET_FAILED: Entry(

@@ -11,6 +11,7 @@ from aegis.model.node import Health
 from aegis_agent.probes import gpu, gpu_trend, trend
 from aegis_agent.probes.ecc import EccCounts
 from aegis_agent.probes.gpu import GpuMemory, GpuReading
+from aegis_agent.probes.gpu_survey import GpuSurvey
 from aegis_agent.probes.trend import DAY_SECONDS, PER_DAY_MAX, Direction, Trend
 
 T0 = 1_000_000_000.0
@@ -183,19 +184,21 @@ def test_a_new_page_carries_its_forecast(subject) -> None:
 def test_a_gpu_s_readings_come_to_a_trend(subject) -> None:
     """From polls to the sentence on the device and the evidence of its faults, over a reboot."""
     memory = GpuMemory(name="gpu3")
-    judgement = None
     for hour in range(121):
+        at = T0 + hour * HOUR
+        memory, retired = gpu.surveyed(
+            subject,
+            memory,
+            GpuSurvey(at=at, bad_pages=100 + hour // 12, bad_page_threshold=128),
+        )
         reading = GpuReading(
-            at=T0 + hour * HOUR,
+            at=at,
             ecc={"umc": EccCounts(correctable=hour % 60)},  # a reset half way
             worked=frozenset({"ecc_count(umc)"}),
-            bad_pages=100 + hour // 12,
-            bad_page_threshold=128,
         )
         judgement = gpu.observe(subject, memory, reading)
         memory = judgement.memory
     assert judgement.device.health is Health.HEALTHY
     assert "bad-page threshold (128) in about 9 days at this rate" in judgement.device.detail
     assert "correctable errors in UMC: 24 a day over 5 days" in judgement.device.detail
-    page = next(one for one in judgement.faults if one.fault_class == "gpu.memory.bad_page")
-    assert page.evidence[-1].source == "trend"
+    assert retired[0].evidence[-1].source == "trend"
