@@ -88,12 +88,12 @@ def run_show(arguments: argparse.Namespace) -> int:
         return Exit.OK
     _print(node)
     show.table(
-        ("DEVICE", "HEALTH", "COUNTERS", "DETAIL"),
+        ("DEVICE", "HEALTH", "COUNTERS ABOVE ZERO", "DETAIL"),
         [
             (
                 device["name"],
                 device["health"],
-                " ".join(f"{name}={value}" for name, value in device["counters"]),
+                " ".join(f"{name}={value}" for name, value in device["counters"] if value),
                 show.shortened(device["detail"], 200),
             )
             for device in node["devices"]
