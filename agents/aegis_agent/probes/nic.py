@@ -6,9 +6,9 @@
     by two timers    nic.link.flap and nic.link.down once more, as verdicts (`outages`)
     gone             nic.removed after three samples; nic.pcie.lost when its PCI function is, too
 
-Edges are raw: how long a link must be down to matter is the controller's policy. A port that
-training does not use makes warnings and no condition. One whose use is not known, since it was
-never up, makes nothing until it is up, or until most of its kind are.
+Edges are raw: how long a link must be down to matter is the controller's policy. A port that nobody
+named and that was never up may have no cable: it makes nothing until it is up, or until most of its
+kind are.
 """
 
 from dataclasses import dataclass, field, replace
@@ -30,14 +30,6 @@ class Function(StrEnum):
     PRESENT = "present"
     SILENT = "silent"  # listed, and answers with all ones
     GONE = "gone"
-
-
-class Need(StrEnum):
-    """What depends on the port."""
-
-    NEEDED = "needed"  # named, or by its place, and it was up
-    UNSURE = "unsure"  # by its place it would be needed, but it was never up
-    UNUSED = "unused"  # training does not use it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +54,11 @@ class LinkSample:
 class Stance:
     """How a port is to be judged."""
 
-    need: Need = Need.NEEDED
+    expected: bool = True  # to be up: it was named, or was up, or most of its kind are
     why: str = ""  # what it is for, and why we think so
     peers: str = ""  # down, while most of its kind are up: which
     slow: str = ""  # up, but slower than its kind: a sentence
+    facts: tuple[tuple[str, str], ...] = ()  # of the port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +67,7 @@ class LinkMemory:
 
     boot_id: str = ""
     up: bool | None = None  # None: never seen in this boot
+    used: bool = True  # by training, as far as was known
     was_up: bool = False  # in any boot
     carrier_changes: int | None = None
     carrier_downs: int | None = None
@@ -86,15 +80,14 @@ class LinkMemory:
     outages: Outages = field(default_factory=Outages)
 
 
-NEEDED = Stance()
+EXPECTED = Stance()
 
 
 def observe(
-    subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance = NEEDED
+    subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance = EXPECTED
 ) -> Judgement[LinkMemory]:
     """Judge one sample."""
-    if memory.boot_id != subject.boot_id:
-        memory = LinkMemory(boot_id=subject.boot_id, was_up=memory.was_up, outages=memory.outages)
+    memory = of_boot(memory, subject.boot_id)
     if not sample.present:
         return _absent(subject, memory, sample, stance)
     memory = replace(memory, absent_samples=0, removed_at=0.0, lost=False)
@@ -111,8 +104,17 @@ def observe(
     return Judgement(
         memory=memory,
         device=_device(subject, memory, sample, stance),
-        faults=tuple(_capped(fault, stance) for fault in told),
-        conditions=_lasting(subject, memory, stance),
+        faults=tuple(told),
+        conditions=_lasting(subject, memory),
+    )
+
+
+def of_boot(memory: LinkMemory, boot_id: str) -> LinkMemory:
+    """What is still true of a port in this boot."""
+    if memory.boot_id == boot_id:
+        return memory
+    return LinkMemory(
+        boot_id=boot_id, used=memory.used, was_up=memory.was_up, outages=memory.outages
     )
 
 
@@ -157,7 +159,7 @@ def _edge(
         )
         memory = replace(memory, why=())
         return memory, subject.fault(FaultClass.NIC_LINK_UP, Severity.INFO, sample.at, evidence)
-    if memory.down_at or (stance.need is not Need.NEEDED and not memory.up):
+    if memory.down_at or not (stance.expected or memory.up):
         return memory, None
     evidence = Evidence(
         source=sample.source,
@@ -236,25 +238,25 @@ def _verdict(subject: Subject, sample: LinkSample, verdict: Verdict) -> Fault:
 def _absent(
     subject: Subject, memory: LinkMemory, sample: LinkSample, stance: Stance
 ) -> Judgement[LinkMemory]:
-    known = memory.up is not None and (bool(memory.up) or stance.need is Need.NEEDED)
+    known = memory.up is not None and (bool(memory.up) or stance.expected)
     samples = 0 if sample.moved else min(memory.absent_samples + 1, REMOVED_SAMPLES)
     memory = replace(memory, absent_samples=samples)
     faults: tuple[Fault, ...] = ()
     if known and not memory.removed_at and samples >= REMOVED_SAMPLES:
         memory, fault = _removed(subject, memory, sample)
-        faults = (_capped(fault, stance),)
+        faults = (fault,)
     gone = sample.moved or ("the interface is gone" if known else "there is no such interface")
-    judged = memory.removed_at and stance.need is Need.NEEDED
     device = Device(
         name=subject.device,
         kind="nic",
-        health=Health.UNHEALTHY if judged else Health.UNKNOWN,
+        health=Health.UNHEALTHY if memory.removed_at else Health.UNKNOWN,
         detail=memory.why[0].text if memory.removed_at else gone,
         identity=subject.identity,
         read_at=sample.at,
+        facts=stance.facts,
     )
     return Judgement(
-        memory=memory, device=device, faults=faults, conditions=_lasting(subject, memory, stance)
+        memory=memory, device=device, faults=faults, conditions=_lasting(subject, memory)
     )
 
 
@@ -281,16 +283,7 @@ def _removed(subject: Subject, memory: LinkMemory, sample: LinkSample) -> tuple[
     return memory, subject.fault(kind, Severity.FATAL, sample.at, evidence)
 
 
-def _capped(fault: Fault, stance: Stance) -> Fault:
-    """What training does not use takes no node away."""
-    if stance.need is not Need.UNUSED or fault.severity is Severity.INFO:
-        return fault
-    return replace(fault, severity=Severity.WARNING)
-
-
-def _lasting(subject: Subject, memory: LinkMemory, stance: Stance) -> tuple[Condition, ...]:
-    if stance.need is Need.UNUSED:
-        return ()
+def _lasting(subject: Subject, memory: LinkMemory) -> tuple[Condition, ...]:
     gone = FaultClass.NIC_PCIE_LOST if memory.lost else FaultClass.NIC_REMOVED
     lost = subject.conditions(
         memory.why, {FaultClass.NIC_LINK_DOWN: memory.down_at, gone: memory.removed_at}
@@ -316,17 +309,17 @@ def _device(subject: Subject, memory: LinkMemory, sample: LinkSample, stance: St
         identity=subject.identity,
         read_at=sample.at,
         counters=tuple((name, value) for name, value in counters if value is not None),
+        facts=stance.facts,
     )
 
 
 def _health(memory: LinkMemory, sample: LinkSample, stance: Stance) -> tuple[Health, str]:
     if sample.up:
-        if memory.slow_at and stance.need is Need.NEEDED:
+        if memory.slow_at:
             return Health.UNHEALTHY, stance.slow
-        return Health.HEALTHY, stance.why
-    state = "switched off" if sample.switched_on is False else sample.operstate
-    if stance.need is Need.NEEDED:
-        text = f"the link is {state}"
-        return Health.UNHEALTHY, f"{text} ({stance.why})" if stance.why else text
-    never = " and never was up, so nobody needs it yet" if stance.need is Need.UNSURE else ""
-    return Health.UNKNOWN, f"the link is {state}{never} ({stance.why})"
+        return Health.HEALTHY, ""
+    text = f"the link is {'switched off' if sample.switched_on is False else sample.operstate}"
+    if not memory.down_at:
+        text += ", and nothing tells that it should be up"
+    health = Health.UNHEALTHY if memory.down_at else Health.UNKNOWN
+    return health, f"{text} ({stance.why})" if stance.why else text

@@ -6,6 +6,8 @@
     not active while its link is  nic.rdma.error after three readings, and the condition
     gone while its interface is   nic.removed after three readings, and the condition
       there
+    does not answer               nic.firmware.stalled after two deadlines, and the condition until
+                                  it answers: nic.firmware.recovered
 
 Rates are judged by a bucket that leaks: what grows is poured in, what the limit allows runs out,
 and what is left above the limit is too much. So it does not matter how often one looks. While it
@@ -20,6 +22,7 @@ from aegis_agent.probes.rdma_table import PERFORMANCE, Counter, Kind, Limit, cou
 from aegis_agent.probes.subject import Judgement, Subject
 
 HOLD_SAMPLES = 3
+SILENT_SAMPLES = 2
 TOLD_SECONDS = 60.0
 ACTIVE = "ACTIVE"
 _EVIDENCE_MAX = 5
@@ -50,6 +53,7 @@ class RdmaMemory:
     seen: bool = False
     inactive_at: float = 0.0
     removed_at: float = 0.0
+    stalled_at: float = 0.0
     why: tuple[Evidence, ...] = ()
     # What changes all the time is not worth a write each time.
     at: float = field(default=0.0, compare=False)
@@ -59,14 +63,14 @@ class RdmaMemory:
     told_at: dict[str, float] = field(default_factory=dict, compare=False)  # by fault class
     inactive_samples: int = field(default=0, compare=False)
     absent_samples: int = field(default=0, compare=False)
+    silent_samples: int = field(default=0, compare=False)
 
 
-def observe(
-    subject: Subject, memory: RdmaMemory, sample: RdmaSample, *, needed: bool = True
-) -> Judgement[RdmaMemory]:
-    """Judge one sample. What training does not use makes warnings and no condition."""
+def observe(subject: Subject, memory: RdmaMemory, sample: RdmaSample) -> Judgement[RdmaMemory]:
+    """Judge one sample."""
     if memory.boot_id != subject.boot_id:
         memory = RdmaMemory(boot_id=subject.boot_id)
+    memory, answered = _answered(subject, memory, sample)
     if sample.present:
         memory = replace(memory, seen=True, absent_samples=0, removed_at=0.0)
         memory, standing = _state(subject, memory, sample)
@@ -74,14 +78,28 @@ def observe(
         faults = (*standing, *counted)
     else:
         memory, faults = _absent(subject, memory, sample)
-    if not needed:
-        faults = tuple(replace(fault, severity=_capped(fault.severity)) for fault in faults)
     return Judgement(
         memory=memory,
         device=None,
-        faults=faults,
-        conditions=_lasting(subject, memory) if needed else (),
+        faults=(*answered, *faults),
+        conditions=_lasting(subject, memory),
     )
+
+
+def silent(subject: Subject, memory: RdmaMemory, at: float, device: str) -> Judgement[RdmaMemory]:
+    """A reading did not end in time, or the one before has not ended yet."""
+    if memory.boot_id != subject.boot_id:
+        memory = RdmaMemory(boot_id=subject.boot_id)
+    samples = min(memory.silent_samples + 1, SILENT_SAMPLES)
+    memory = replace(memory, silent_samples=samples)
+    faults: tuple[Fault, ...] = ()
+    if samples >= SILENT_SAMPLES and not memory.stalled_at:
+        text = f"{device} does not answer: reading its counters takes longer than it may"
+        evidence = Evidence(source="sysfs", text=text)
+        memory = replace(memory, stalled_at=at, why=(evidence,))
+        faults = (subject.fault(FaultClass.NIC_FIRMWARE_STALLED, Severity.ERROR, at, evidence),)
+    conditions = _lasting(subject, memory)
+    return Judgement(memory=memory, device=None, faults=faults, conditions=conditions)
 
 
 def judged(name: str) -> bool:
@@ -100,6 +118,18 @@ def errors(counters: Mapping[str, int]) -> int:
 
 
 # the port itself
+
+
+def _answered(
+    subject: Subject, memory: RdmaMemory, sample: RdmaSample
+) -> tuple[RdmaMemory, tuple[Fault, ...]]:
+    stalled_at = memory.stalled_at
+    memory = replace(memory, silent_samples=0, stalled_at=0.0)
+    if not stalled_at:
+        return memory, ()
+    evidence = Evidence(source=sample.source, text=f"{sample.device} answers again")
+    kind = FaultClass.NIC_FIRMWARE_RECOVERED
+    return memory, (subject.fault(kind, Severity.INFO, sample.at, evidence),)
 
 
 def _state(
@@ -141,12 +171,9 @@ def _lasting(subject: Subject, memory: RdmaMemory) -> tuple[Condition, ...]:
     since = {
         FaultClass.NIC_RDMA_ERROR: memory.inactive_at,
         FaultClass.NIC_REMOVED: memory.removed_at,
+        FaultClass.NIC_FIRMWARE_STALLED: memory.stalled_at,
     }
     return subject.conditions(memory.why, since)
-
-
-def _capped(severity: Severity) -> Severity:
-    return Severity.INFO if severity is Severity.INFO else Severity.WARNING
 
 
 # counters

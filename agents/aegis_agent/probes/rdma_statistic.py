@@ -19,7 +19,7 @@ def parse(text: str) -> dict[PortKey, Mapping[str, int]]:
         rows = json.loads(text)
     except ValueError:
         return {}
-    found = {}
+    found: dict[PortKey, Mapping[str, int]] = {}
     for row in rows if isinstance(rows, list) else []:
         if not isinstance(row, dict) or not isinstance(row.get("ifname"), str):
             continue

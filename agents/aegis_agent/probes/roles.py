@@ -14,6 +14,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
+NAMED = "named in the settings"
+
 
 class Role(StrEnum):
     """What a port is for."""
@@ -53,6 +55,7 @@ class Port:
     place: Place = Place()
     number: int = 0  # among the ports of its function
     driver: str = ""
+    hardware_address: str = ""  # its MAC, or the GUID of its RDMA device
     model: str = ""  # compared, never looked up: PCI vendor and device, or the RDMA board
     link_layer: str = ""  # "Ethernet", "InfiniBand", … of its RDMA device
     speed: int | None = None  # Mb/s; None: not known, as while the link is down
@@ -63,8 +66,19 @@ class Port:
     @property
     def name(self) -> str:
         """Its own name. That of InfiniBand is its RDMA device's: interfaces come and go."""
-        by_rdma = self.link_layer == "InfiniBand" or not self.interface
-        return self.rdma if by_rdma and self.rdma else self.interface
+        return self.rdma if self.is_told_by_rdma else self.interface
+
+    @property
+    def is_told_by_rdma(self) -> bool:
+        """Whether the RDMA device knows the link, and not an interface."""
+        return bool(self.rdma) and (self.link_layer == "InfiniBand" or not self.interface)
+
+    @property
+    def identity(self) -> str:
+        """Where it sits and what it is."""
+        return " ".join(
+            filter(None, (self.place.address, self.hardware_address, self.driver, self.rdma))
+        )
 
     @property
     def kind(self) -> tuple[str, str, str]:
@@ -80,20 +94,22 @@ class Assigned:
     name: str  # what it is called in reports: as the settings do, or its own
     role: Role
     why: str
+    named: bool = False  # by the settings
     gpu: str = ""  # the PCI address of the nearest GPU, where one is near
 
 
 def assign(ports: Sequence[Port], gpus: Sequence[Place], named: Collection[str]) -> list[Assigned]:
     """The role of every port. With names, only those are fabric."""
+    if named:
+        return [_named(port, named) for port in ports]
     bonded = {port.master for port in ports if port.master and port.rdma}
-    capable = [port for port in ports if port.rdma or port.master in bonded]
     near = {port.name: nearest(port.place, gpus) for port in ports}
-    candidates = [port for port in capable if not _excluded(port)]
-    best = max((near[port.name][0] for port in candidates), default=Nearness.UNKNOWN)
-    return [
-        _named(port, named) if named else _assign(port, near[port.name], best, candidates)
-        for port in ports
+    candidates = [
+        port for port in ports if (port.rdma or port.master in bonded) and not _excluded(port)
     ]
+    best = max((near[port.name][0] for port in candidates), default=Nearness.UNKNOWN)
+    nearby = [port for port in candidates if near[port.name][0] == best]
+    return [_assign(port, near[port.name], best, candidates, nearby) for port in ports]
 
 
 def nearest(place: Place, gpus: Sequence[Place]) -> tuple[Nearness, str]:
@@ -130,7 +146,7 @@ def _shared(one: Place, other: Place) -> int:
 def _named(port: Port, named: Collection[str]) -> Assigned:
     called = next((name for name in (port.interface, port.rdma) if name and name in named), "")
     if called:
-        return Assigned(port=port, name=called, role=Role.FABRIC, why="named in the settings")
+        return Assigned(port=port, name=called, role=Role.FABRIC, why=NAMED, named=True)
     return _is(port, Role.MANAGEMENT, "the settings name other ports")
 
 
@@ -143,14 +159,18 @@ def _excluded(port: Port) -> str:
 
 
 def _assign(
-    port: Port, near: tuple[Nearness, str], best: Nearness, candidates: Sequence[Port]
+    port: Port,
+    near: tuple[Nearness, str],
+    best: Nearness,
+    candidates: Sequence[Port],
+    nearby: Sequence[Port],
 ) -> Assigned:
     if why := _excluded(port):
         return _is(port, Role.MANAGEMENT, why)
     if port not in candidates:
         why = "it does not speak RDMA; name it under fabric if training uses it"
         return _is(port, Role.MANAGEMENT, why)
-    if slower := _slower(port, candidates):
+    if port in nearby and (slower := _slower(port, nearby)):
         return _is(port, Role.STORAGE, slower)
     return _by_nearness(port, near, best)
 
@@ -180,14 +200,14 @@ def _told(nearness: Nearness, gpu: str) -> str:
     return f"{where[nearness]} with the GPU at {gpu}"
 
 
-def _slower(port: Port, candidates: Sequence[Port]) -> str:
+def _slower(port: Port, nearby: Sequence[Port]) -> str:
     """A card of another make at half the speed or less is not one of them that lost lanes."""
     others = [
-        other.speed for other in candidates if other.model != port.model and other.speed is not None
+        other.speed for other in nearby if other.model != port.model and other.speed is not None
     ]
     if port.speed is None or not others or port.speed * 2 > max(others):
         return ""
-    return f"{told_speed(port.speed)} where others that speak RDMA run at {told_speed(max(others))}"
+    return f"{told_speed(port.speed)} where others as near run at {told_speed(max(others))}"
 
 
 def told_speed(speed: int) -> str:

@@ -89,7 +89,8 @@ class Netlink:
                 if sequence != self._sequence:
                     continue  # the late answer to a question that was given up
                 if kind == _NLMSG_ERROR:
-                    return _refused(body)
+                    _refuse(body)
+                    return None
                 return _link(kind, body)
 
 
@@ -106,7 +107,7 @@ def _attribute(kind: int, value: bytes) -> bytes:
     return _ATTRIBUTE.pack(length, kind) + value + bytes(-length % 4)
 
 
-def _refused(body: bytes) -> None:
+def _refuse(body: bytes) -> None:
     """No such device is an answer, anything else is trouble."""
     (code,) = _ERROR.unpack_from(body)
     if -code not in (errno.ENODEV, 0):

@@ -6,6 +6,7 @@ signal reaches. Threads are daemons: such a one does not keep the agent from end
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -33,15 +34,14 @@ class Patience:
         self._busy.add(key)
 
         def work() -> None:
+            settle: Callable[[], None]
             try:
-                result = function(*arguments)
+                settle = functools.partial(answer.set_result, function(*arguments))
             except Exception as error:  # noqa: BLE001  it is raised where it is awaited
-                told, value = answer.set_exception, error
-            else:
-                told, value = answer.set_result, result
+                settle = functools.partial(answer.set_exception, error)
             self._busy.discard(key)
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(_settle, answer, told, value)
+                loop.call_soon_threadsafe(_settle, answer, settle)
 
         threading.Thread(target=work, name=f"read {key}", daemon=True).start()
         try:
@@ -51,6 +51,6 @@ class Patience:
             raise StuckError(key) from error
 
 
-def _settle(answer: "asyncio.Future[Any]", told: Callable[[Any], None], value: Any) -> None:
+def _settle(answer: "asyncio.Future[Any]", settle: Callable[[], None]) -> None:
     if not answer.done():
-        told(value)
+        settle()

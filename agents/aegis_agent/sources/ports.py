@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from aegis_agent.probes.nic import Function
 from aegis_agent.probes.roles import Place, Port
 from aegis_agent.sources import pci
 
@@ -47,6 +48,7 @@ class _Rdma:
     driver: str
     model: str
     link_layer: str
+    hardware_address: str
     speed: int | None
 
 
@@ -80,9 +82,18 @@ def parse_rate(text: str) -> int | None:
     return int(float(found[1]) * 1000) or None if found else None
 
 
-def function_folder(sys_root: Path, address: str) -> Path:
-    """Where sysfs has a PCI function."""
-    return sys_root / "bus" / "pci" / "devices" / address
+def function_at(sys_root: Path, address: str) -> Function:
+    """What has become of a PCI function. All ones are what the bus says when nobody answers."""
+    folder = sys_root / "bus" / "pci" / "devices"
+    if not address or not folder.is_dir():
+        return Function.UNKNOWN
+    if not (folder / address).exists():
+        return Function.GONE
+    try:
+        with (folder / address / "config").open("rb", buffering=0) as file:
+            return Function.SILENT if file.read(2) == b"\xff\xff" else Function.PRESENT
+    except OSError:
+        return Function.PRESENT
 
 
 def _listed(folder: Path) -> list[str]:
@@ -122,6 +133,7 @@ def _interfaces(sys_root: Path, proc_root: Path) -> Iterator[Port]:
             number=_number(read(folder / name / "dev_port")) or 0,
             driver=_link(device / "driver"),
             model=_model(function),
+            hardware_address=read(folder / name / "address"),
             speed=speed if speed > 0 else None,
             default_route=name in routed,
             physical_function=_physical(folder / name, device, function),
@@ -225,6 +237,7 @@ def _rdma_ports(sys_root: Path) -> Iterator[_Rdma]:
                 driver=_link(device / "driver"),
                 model=_model(function) or read(folder / name / "board_id"),
                 link_layer=read(place / "link_layer"),
+                hardware_address=read(folder / name / "node_guid"),
                 speed=parse_rate(read(place / "rate")),
             )
 
@@ -269,6 +282,7 @@ def _without_interface(rdma: _Rdma) -> Port:
         driver=rdma.driver,
         model=rdma.model,
         link_layer=rdma.link_layer,
+        hardware_address=rdma.hardware_address,
         speed=rdma.speed,
     )
 

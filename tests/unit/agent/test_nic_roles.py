@@ -72,7 +72,7 @@ def test_where_all_are_equally_far_the_socket_counts():
 def test_a_port_that_came_up_at_half_speed_is_still_fabric():
     """That is a finding, and no other purpose."""
     slow = replace(FABRIC[0], speed=100_000)
-    assert roles([slow, *FABRIC[1:]])["fab0"] is Role.FABRIC
+    assert roles([slow, *FABRIC[1:], STORAGE])["fab0"] is Role.FABRIC
 
 
 def test_a_slower_card_of_another_make_beside_a_gpu_is_storage():

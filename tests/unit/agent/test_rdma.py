@@ -24,12 +24,12 @@ def classes(judgement):
     return [fault.fault_class for fault in judgement.faults]
 
 
-def lived(port, *readings, needed=True):
+def lived(port, *readings):
     """What a port tells over readings (seconds, counters)."""
     memory, told = RdmaMemory(), []
     for seconds, counters in readings:
         sample = replace(SAMPLE, at=SAMPLE.at + seconds, counters=counters)
-        judgement = rdma.observe(port, memory, sample, needed=needed)
+        judgement = rdma.observe(port, memory, sample)
         memory = judgement.memory
         told += [(seconds, fault) for fault in judgement.faults]
     return told
@@ -156,14 +156,6 @@ def test_a_counter_that_is_unreadable_for_a_while_loses_nothing(port):
                 (100, {"req_rx_oper_err": 5, "resp_tx_rmt_acc_err": 2})]  # fmt: skip
     told = lived(port, *readings)
     assert [(seconds, fault.count) for seconds, fault in told] == [(10, 1), (100, 4)]
-
-
-def test_ports_that_training_does_not_use_make_warnings(port):
-    """A storage card's errors take no node away."""
-    ((_, fault),) = lived(
-        port, (0, {"req_rx_oper_err": 3}), (10, {"req_rx_oper_err": 4}), needed=False
-    )
-    assert fault.severity is Severity.WARNING
 
 
 def test_a_port_that_is_not_active_though_its_link_is_up_is_an_error(port):

@@ -1,0 +1,149 @@
+"""A network port under watch: what it is for, what was read of it last, and how to judge it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from aegis_agent.probes import rdma
+from aegis_agent.probes.nic import LinkMemory, LinkSample, Stance
+from aegis_agent.probes.nic_peers import Comparison, Peer
+from aegis_agent.probes.rdma import RdmaMemory
+from aegis_agent.probes.roles import Assigned, Role
+from aegis_agent.sources.rdma import Reader, Reading
+
+_LISTED = 4
+
+
+@dataclass(slots=True)
+class WatchedPort:
+    """One port."""
+
+    assigned: Assigned
+    reader: Reader
+    link: LinkMemory
+    rdma: RdmaMemory
+    sample: LinkSample | None = None  # of its link, the newest
+    reading: Reading | None = None  # of its RDMA side, the newest
+    best_speed: int | None = None
+    compared: Comparison = field(default_factory=lambda: Comparison(idle=True))
+    expected: bool = False  # to be up: once so, always so
+    moved: str = ""  # gone under this name, but not away
+
+    @property
+    def name(self) -> str:
+        """As in reports."""
+        return self.assigned.name
+
+    @property
+    def is_fabric(self) -> bool:
+        """Whether training uses it."""
+        return self.assigned.role is Role.FABRIC
+
+    @property
+    def is_told_by_rdma(self) -> bool:
+        """Whether its link is read from its RDMA device."""
+        port = self.assigned.port
+        return port.is_told_by_rdma and self.name == port.rdma
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the link is, by the newest sample."""
+        return self.sample is not None and self.sample.present and self.sample.up
+
+    @property
+    def speed(self) -> int | None:
+        """In Mb/s, while the link is up."""
+        if not self.is_up or self.reading is None:
+            return self.assigned.port.speed if self.is_up else None
+        return self.reading.rate if self.is_told_by_rdma else self.reading.speed
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether reports have it: ports that never were up and need not be are no devices."""
+        link = self.link
+        return self.expected or bool(link.up or link.down_at or link.removed_at)
+
+    def stance(self) -> Stance:
+        """How its link is to be judged."""
+        link, compared = self.link, self.compared
+        named = self.assigned.named
+        was_there = bool(link.up or link.down_at or link.removed_at)
+        needed = bool(compared.missed) or (link.was_up and not compared.idle)
+        self.expected |= named or was_there or (self.is_fabric and needed)
+        role = self.assigned.role.value
+        return Stance(
+            expected=self.expected,
+            why="" if named else f"{role}: {self.assigned.why}",
+            peers=compared.missed,
+            slow=compared.slow,
+            facts=self._facts(),
+        )
+
+    def _facts(self) -> tuple[tuple[str, str], ...]:
+        port = self.assigned.port
+        facts = (
+            ("role", self.assigned.role.value),
+            ("why", self.assigned.why),
+            ("driver", port.driver),
+            ("rdma", port.rdma),
+            ("link_layer", port.link_layer),
+            ("gpu", self.assigned.gpu),
+        )
+        return tuple((name, value) for name, value in facts if value)
+
+    def peer(self) -> Peer:
+        """What it is to others of its kind."""
+        sample = self.sample
+        return Peer(
+            name=self.name,
+            kind=self.assigned.port.kind,
+            up=self.is_up,
+            switched_on=sample is None or sample.switched_on is not False,
+            speed=self.speed,
+            best_speed=self.best_speed,
+        )
+
+
+def told(ports: Sequence[WatchedPort], others: Iterable[Assigned], how: str) -> str:
+    """What is watched and why, and what is not, in a sentence."""
+    fabric = [port.name for port in ports if port.is_fabric]
+    parts = [f"{len(fabric)} fabric ports by {how}"]
+    if fabric:
+        parts[0] += f" ({_names(fabric)}): {_reasons(ports)}"
+    aside = [*(port.assigned for port in ports if not port.is_fabric), *others]
+    for role in (Role.STORAGE, Role.MANAGEMENT):
+        found = [f"{one.name}, {one.why}" for one in aside if one.role is role]
+        if found:
+            more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+            parts.append(f"{role.value}: {'; '.join(found[:_LISTED])}{more}")
+    if idle := [port.name for port in ports if port.is_fabric and not port.is_listed]:
+        parts.append(f"without a link, and nothing tells that there should be one: {_names(idle)}")
+    return ". ".join([*parts, *_counted(ports)])
+
+
+def _counted(ports: Sequence[WatchedPort]) -> list[str]:
+    readings = {port.assigned.port.rdma: port.reading for port in ports if port.assigned.port.rdma}
+    read = {name: one for name, one in readings.items() if one is not None and one.counters}
+    parts = []
+    if readings:
+        count = sum(len(one.counters) for one in read.values())
+        parts.append(f"{count} counters of {len(read)} of {len(readings)} RDMA devices")
+    unreadable = [f"{name} {counter}" for name, one in read.items() for counter in one.unreadable]
+    if unreadable:
+        parts.append(f"unreadable: {_names(unreadable)}")
+    full = [
+        f"{name} {counter}" for name, one in read.items() for counter in rdma.full(one.counters)
+    ]
+    if full:
+        parts.append(f"full, and counting no more until they are cleared: {_names(full)}")
+    return parts
+
+
+def _reasons(ports: Sequence[WatchedPort]) -> str:
+    """Why they are, without which GPU each is near."""
+    found = [port.assigned.why.partition(" at 0")[0] for port in ports if port.is_fabric]
+    return "; ".join(dict.fromkeys(found))
+
+
+def _names(names: Sequence[str]) -> str:
+    """All of a node's eight rails, or the first of more."""
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
