@@ -4,230 +4,86 @@
     kind: RuleSet
     name: amd-gpu
     rules:
-      - id: gpu.ecc.uncorrectable
-        title: Uncorrectable memory error
-        class: gpu.ecc.uncorrectable    # or a list
+      - id: gpu.hang
+        title: GPU ring time-out or scheduler hang
+        class: [gpu.ring.timeout, gpu.scheduler.hang]   # one, a list, or a glob such as gpu.ecc.*
         severity: [error, fatal]        # any, when left out
-        min_count: 1
-        device: gpu*                    # a glob
-        hold_down: policy               # or seconds; acts on what lasts longer
-        remedy: drain_now
-        mode: enforce                   # the most this rule may do
-        runbook: https://…
-        references: [AMD Service Action Guide]
+        remedy: restart                 # the first rung of its ladder ...
+        attempts: 1                     # ... tried so often ...
+        attempts_within: 24h            # ... in this time ...
+        if_fails: [{remedy: drain_now}] # ... before the next
+        references: [amdgpu]
 
-Files are read in the order of their names; the first rule that matches a fault decides about it.
+`form` has every key. Files come in layers, those that Aegis ships lowest. A layer's own rules are
+asked before those of the layers below, in the order of file names; the first rule that matches a
+fault decides about it. By `override` a rule takes the place of one below (`replace`), adds to it
+(`append`) or takes it out (`disable`).
 """
 
-import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
-
-from aegis.model.fault import FaultClass, Severity
-from aegis.model.incident import Remedy
-from aegis.model.policy import Mode
+from aegis.rules import lint
+from aegis.rules.layers import JOINT, Entry, Gathered
+from aegis.rules.made import make
+from aegis.rules.problem import Problem, RuleError
 from aegis.rules.rule import Rule, RuleSet
 
-_MARKER = "#=== file: "
-_SPLIT = re.compile(rf"^{_MARKER}(.+)\n", re.MULTILINE)
+_FILE = f"{JOINT}file: "
+_LAYER = f"{JOINT}layer\n"
+_SPLIT = re.compile(rf"^{_FILE}(.+)\n", re.MULTILINE)
 
 
-class RuleError(ValueError):
-    """A rule file that cannot be used: where, what is wrong, how to mend it."""
-
-
-def _listed(value: object) -> object:
-    return value if isinstance(value, list) else [value]
-
-
-def _held_down(value: object) -> object:
-    if value is None or value == "policy" or _is_positive(value):
-        return value
-    raise ValueError(f"hold_down is {value!r}: write `policy` or a number of seconds above 0")
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
-class _Rule(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    id: Annotated[str, Field(min_length=1)]
-    title: Annotated[str, Field(min_length=1)]
-    description: str = ""
-    classes: Annotated[
-        list[FaultClass], BeforeValidator(_listed), Field(alias="class", min_length=1)
-    ]
-    severity: Annotated[list[Severity], BeforeValidator(_listed)] = []
-    min_count: Annotated[int, Field(ge=1)] = 1
-    device: str = "*"
-    hold_down: Annotated[Literal["policy"] | float | None, BeforeValidator(_held_down)] = None
-    remedy: Remedy
-    mode: Mode = Mode.ENFORCE
-    runbook: str = ""
-    references: list[str] = []
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    api_version: Annotated[Literal["aegis/v1"], Field(alias="apiVersion")]
-    kind: Literal["RuleSet"]
-    name: Annotated[str, Field(min_length=1)]
-    rules: Annotated[list[_Rule], Field(min_length=1)]
-
-
-def parse(texts: Mapping[str, str]) -> RuleSet:
-    """The rules of some files, by file name. Raises RuleError at the first thing wrong."""
-    rules: list[Rule] = []
-    places: dict[str, str] = {}
-    for file in sorted(texts):
-        for rule, place in _read(file, texts[file]):
-            if rule.id in places:
-                raise RuleError(
-                    f"{place}: the rule id {rule.id!r} is taken at {places[rule.id]}: rename one"
-                )
-            places[rule.id] = place
-            rules.append(rule)
-    text = "".join(f"{_MARKER}{file}\n{texts[file].rstrip()}\n" for file in sorted(texts))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return RuleSet(rules=tuple(rules), text=text, digest=digest)
+def parse(*layers: Mapping[str, str], version: str = "") -> RuleSet:
+    """The rules of some layers of files, lowest first. Raises RuleError with all that is wrong."""
+    placed, problems = _read(layers, version)
+    for rule, entry in placed:
+        problems += lint.of_rule(rule, entry)
+    if not problems:
+        problems += lint.of_set(placed)
+    if problems:
+        raise RuleError(problems)
+    return _set(layers, placed)
 
 
 def parse_text(text: str) -> RuleSet:
-    """The rule set whose `text` this is."""
-    _, *parts = _SPLIT.split(text)
-    return parse(dict(zip(parts[::2], parts[1::2], strict=True)))
+    """The rule set whose `text` this is.
+
+    It was checked when it was loaded: checks that have come since do not stand in the way of a log.
+    """
+    layers = [_files(part) for part in re.split(rf"^{_LAYER}", text, flags=re.MULTILINE)]
+    placed, problems = _read(layers, "")
+    if problems:
+        raise RuleError(problems)
+    return _set(layers, placed)
 
 
-def _read(file: str, text: str) -> Iterable[tuple[Rule, str]]:
-    root, value = _load(file, text)
-    try:
-        read = _File.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise RuleError(f"{_place(file, root, first['loc'])}: {_sentence(first)}") from error
-    for number, one in enumerate(read.rules):
-        yield _rule(one, file), _place(file, root, ("rules", number))
-
-
-def _load(file: str, text: str) -> tuple[yaml.Node, Any]:
-    """The YAML tree, which knows its lines, and the plain values in it."""
-    if _MARKER in text:
-        raise RuleError(f"{file}: it holds {_MARKER!r}, which Aegis itself writes: take it out")
-    try:
-        loader = yaml.SafeLoader(text)
-        root = loader.get_single_node()
-        if root is None:
-            raise RuleError(f"{file}:1:1: the file is empty: write rules into it or remove it")
-        _refuse_twins(file, root)
-        return root, loader.construct_document(root)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise RuleError(f"{place}: not YAML: {error.problem}") from error
-    except yaml.YAMLError as error:
-        raise RuleError(f"{file}: not YAML: {error}") from error
-
-
-def _refuse_twins(file: str, node: yaml.Node) -> None:
-    """A key given twice would silently hide the first."""
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_twins(file, item)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, item in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise RuleError(f"{_at(file, key)}: {key.value!r} is given twice: remove one")
-            seen.add(str(key.value))
-            _refuse_twins(file, item)
-
-
-def _place(file: str, node: yaml.Node, path: Iterable[int | str]) -> str:
-    """The line and column of the deepest part of the path that exists."""
-    for part in path:
-        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            node = node.value[part]
-        elif isinstance(node, yaml.MappingNode):
-            found = next((item for key, item in node.value if key.value == part), None)
-            if found is None:
-                break
-            node = found
+def _read(
+    layers: Sequence[Mapping[str, str]], version: str
+) -> tuple[list[tuple[Rule, Entry]], list[Problem]]:
+    gathered = Gathered(version)
+    for number, texts in enumerate(layers):
+        gathered.add(number, texts)
+    placed, problems = [], list(gathered.problems)
+    for entry in gathered.entries:
+        found = make(entry)
+        if isinstance(found, Rule):
+            placed.append((found, entry))
         else:
-            break
-    return _at(file, node)
+            problems += found
+    return placed, problems
 
 
-def _at(file: str, node: yaml.Node) -> str:
-    return f"{file}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+def _files(text: str) -> dict[str, str]:
+    _, *parts = _SPLIT.split(text)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-_WORDS: dict[str, list[str]] = {
-    "class": [one.value for one in FaultClass],
-    "severity": [one.value for one in Severity],
-    "remedy": [one.value for one in Remedy],
-    "mode": [one.value for one in Mode],
-}
-_RULE_KEYS = [field.alias or name for name, field in _Rule.model_fields.items()]
-_FILE_KEYS = [field.alias or name for name, field in _File.model_fields.items()]
-
-
-def _sentence(error: ErrorDetails) -> str:  # noqa: PLR0911  one line for each kind of error
-    """What is wrong and how to mend it."""
-    names = [part for part in error["loc"] if isinstance(part, str)]
-    name = names[-1] if names else "the file"
-    match error["type"]:
-        case "enum":
-            word = next(part for part in reversed(names) if part in _WORDS)
-            return f"unknown {word} {error['input']!r}: {_suggestion(error['input'], _WORDS[word])}"
-        case "extra_forbidden":
-            known = _RULE_KEYS if len(names) > 1 else _FILE_KEYS
-            return f"unknown key {name!r}: {_suggestion(name, known)}"
-        case "missing":
-            return f"{name!r} is missing: add it"
-        case "literal_error":
-            return f"{name} is {error['input']!r}: write {error['ctx']['expected']}"
-        case "value_error":
-            return str(error["ctx"]["error"])
-        case "model_type":
-            return "a mapping of keys to values is expected here"
-        case _:
-            return f"{name} is {error['input']!r}: {error['msg'].lower()}"
-
-
-def _suggestion(word: object, known: list[str]) -> str:
-    close = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    if len(known) <= len(_RULE_KEYS):
-        return f"use one of {', '.join(known)}"
-    return "the vocabulary is in aegis/model/fault.py"
-
-
-def _rule(read: _Rule, file: str) -> Rule:
-    waits = read.hold_down is not None
-    seconds = None if isinstance(read.hold_down, str) else read.hold_down
-    return Rule(
-        id=read.id,
-        title=read.title,
-        description=read.description,
-        classes=tuple(read.classes),
-        severities=tuple(read.severity),
-        min_count=read.min_count,
-        device=read.device,
-        waits=waits,
-        hold_down_seconds=seconds,
-        remedy=read.remedy,
-        mode=read.mode,
-        runbook=read.runbook,
-        references=tuple(read.references),
-        file=file,
+def _set(layers: Sequence[Mapping[str, str]], placed: Sequence[tuple[Rule, Entry]]) -> RuleSet:
+    text = _LAYER.join(
+        "".join(f"{_FILE}{file}\n{texts[file].rstrip()}\n" for file in sorted(texts))
+        for texts in layers
     )
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return RuleSet(rules=tuple(rule for rule, _ in placed), text=text, digest=digest)

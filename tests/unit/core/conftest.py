@@ -28,10 +28,10 @@ name: test
 rules:
   - {id: ecc, title: T, class: gpu.ecc.uncorrectable, remedy: drain_now}
   - {id: deferred, title: T, class: gpu.ecc.deferred, remedy: drain_saving}
-  - {id: many, title: T, class: gpu.ecc.correctable, min_count: 10, remedy: notify}
+  - {id: many, title: T, class: gpu.ecc.correctable, count: 10, remedy: notify}
   - {id: few, title: T, class: gpu.ecc.correctable, remedy: count}
   - {id: careful, title: T, class: gpu.lost, remedy: drain_now, mode: observe}
-  - {id: nic, title: T, class: nic.link.down, hold_down: policy, remedy: drain_now}
+  - {id: nic, title: T, class: nic.link.down, for: policy, remedy: drain_now}
   - {id: rank, title: T, class: [job.worker.exited, node.lost, node.rebooted], remedy: restart}
 """
 SPEC = JobSpec(name="llama", nodes=2, ranks_per_node=2, spares=1)

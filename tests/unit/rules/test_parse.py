@@ -31,19 +31,19 @@ def test_a_rule_reads_in_full() -> None:
     """Every key of the form has its place."""
     text = HEAD + (
         "  - {id: a, title: A, description: D, class: [gpu.lost, gpu.init.failed],\n"
-        "     severity: fatal, min_count: 2, device: 'gpu*', hold_down: 1.5,\n"
+        "     severity: fatal, count: 2, device: 'gpu*', for: 1.5,\n"
         "     remedy: drain_saving, mode: approve,\n"
         "     runbook: 'https://example.org/a', references: [R]}\n"
     )
     (rule,) = parse({"site.yaml": text}).rules
     assert rule.classes == (FaultClass.GPU_LOST, FaultClass.GPU_INIT_FAILED)
-    assert (rule.remedy, rule.mode, rule.min_count) == (Remedy.DRAIN_SAVING, Mode.APPROVE, 2)
+    assert (rule.remedy, rule.mode, rule.count) == (Remedy.DRAIN_SAVING, Mode.APPROVE, 2)
     assert (rule.waits, rule.hold_down_seconds, rule.device) == (True, 1.5, "gpu*")
 
 
 def test_files_are_asked_in_the_order_of_their_names() -> None:
     """A site puts its own file before the shipped ones to have the first word."""
-    second = RULE.replace("id: a", "id: b").replace("drain_now", "notify")
+    second = RULE.replace("id: a", "id: b").replace("gpu.lost", "gpu.init.failed")
     rules = parse({"20-late.yaml": HEAD + RULE, "10-early.yaml": HEAD + second})
     assert [rule.id for rule in rules.rules] == ["b", "a"]
 
@@ -96,8 +96,11 @@ def test_the_digest_changes_with_the_text() -> None:
             "site.yaml:6:12: title is 5: input should be a valid string",
         ),
         (
-            HEAD + RULE + "    hold_down: -1\n",
-            "site.yaml:9:16: hold_down is -1: write `policy` or a number of seconds above 0",
+            HEAD + RULE + "    for: -1\n",
+            (
+                "site.yaml:9:10: for is -1: write `policy`, a number of seconds above 0, "
+                "or text such as 10m"
+            ),
         ),
         (
             HEAD.replace("v1", "v9") + RULE,
