@@ -3,7 +3,7 @@
 from aegis.model.fault import FaultClass as F
 from aegis_agent.probes.kernel.pattern import ERROR, FATAL, INFO, WARNING, Pattern
 
-_POWER = r"(?:ppt\d?|tdc\w*|edc\w*|fit|apcc|pcc|power\w*|current\w*)"
+_POWER = r"(?:[fs]?ppt\w*|spl|ppm|tdc\w*|edc\w*|fit|apcc|pcc|power\w*|current\w*)"
 _NAME = r" +(?:(?!pid \d)(?P<{0}>.*?) +)?pid (?P<{1}>\d+)"
 _PROCESS = (
     r"(?:,? for process"
@@ -49,10 +49,6 @@ PATTERNS = (
             "gmc_v9_0.c, gmc_v10_0.c"),
     Pattern(F.GPU_VM_FAULT, WARNING, "from ", r"^(?:in page starting )?at (?:page|address) (?P<address>0x[0-9a-f]+) from (?:ih )?(?:client )?(?P<client>\w+)",
             "amdgpu 0000:c1:00.0: amdgpu:   in page starting at address 0x00007f2e00000000 from IH client 0x1b (UTCL2)", "gmc_v9_0.c"),
-    Pattern(F.GPU_VM_FAULT, WARNING, "_protection_fault_", r"(?P<register>\w+_PROTECTION_FAULT_\w+)[ :=]+(?P<value>0x0*[1-9a-f][0-9a-f]*)",
-            "amdgpu 0000:c1:00.0: amdgpu: VM_L2_PROTECTION_FAULT_STATUS:0x00301031", "gmc_v9_0.c"),
-    Pattern(F.GPU_VM_FAULT, WARNING, "client id", r"faulty utcl2 client id: (?P<client>\w+)",
-            "amdgpu 0000:c1:00.0: amdgpu: \t Faulty UTCL2 client ID: TCP (0x8)", "gmc_v9_0.c"),
     Pattern(F.GPU_VM_FAULT, WARNING, "fault", r"gpu fault detected: (?P<source>\d+) (?P<data>0x[0-9a-f]+)" + _PROCESS + r"|\bvm fault \((?P<status>0x\w+), vmid (?P<vmid>\d+)(?:, pasid (?P<pasid>\d+))?\)",
             "amdgpu 0000:c1:00.0: GPU fault detected: 146 0x0000480c for process glmark2 pid 1201 thread glmark2:cs0 pid 1202", "gmc_v8_0.c"),
     Pattern(F.GPU_IPC_FAILED, WARNING, "ipc", r"(?:fail\w* to|cannot|can't|unable to) (?:import|export|open|attach|map|get|create) (?:\w+ )*ipc\b|\bipc\b.*\b(?:fail\w*|invalid)\b",

@@ -27,7 +27,7 @@ PATTERNS = (
             "amdgpu 0000:2b:00.0: amdgpu: ASIC reset failed with error, -110 for drm dev, card1", "amdgpu_device.c"),
     Pattern(F.GPU_RESET_FAILED, FATAL, "wedged", r"device wedged, (?!but recovered)",
             "amdgpu 0000:2b:00.0: [drm] device wedged, needs recovery", "drm_drv.c"),
-    Pattern(F.GPU_RESET_PROGRESS, INFO, "reset", r"^(?:gpu )?(?:psp |smu )?(?P<method>mode-?\d|baco|bamaco|pci(?: config)?|legacy|link|hotplug) reset\b(?!.*(?:support|method))",
+    Pattern(F.GPU_RESET_PROGRESS, INFO, "reset", r"^(?:gpu )?(?:psp |smu )?(?P<method>mode-?\d|baco|bamaco|pci(?: config)?|legacy|link|hotplug) reset\W*$",
             "amdgpu 0000:2b:00.0: amdgpu: GPU smu mode1 reset", "amdgpu_device.c, amdgpu_dpm.c"),
     Pattern(F.GPU_RESET_PROGRESS, INFO, "recover vram", r"recover vram(?: bo)? from shadow (?P<phase>\w+)",
             "amdgpu 0000:2b:00.0: amdgpu: recover vram bo from shadow start", "amdgpu_device.c"),

@@ -38,7 +38,7 @@ PATTERNS = (
             r"topology failure on device (?P<node>\w+), hive (?P<hive>\w+), ret (?P<status>-?\d+)",
             "amdgpu 0000:26:00.0: amdgpu: XGMI: Set topology failure on device 9a4f00d2, hive 51ab10, ret -22",
             "amdgpu_xgmi.c"),
-    Pattern(F.GPU_XGMI_ERROR, ERROR, "xgmi", r"\bxgmi\b.*\b(?:link|lane|node|hive|topology|session)\b.*\b(?:fail\w*|errors?|down|lost)\b"
+    Pattern(F.GPU_XGMI_ERROR, ERROR, "xgmi", r"^(?!.*(?:\b(?:0|no) errors?\b|errors?[ :=]+0\b)).*\bxgmi\b.*\b(?:link|lane|node|hive|topology|session)\b.*\b(?:fail\w*|errors?|down|lost)\b"
             r"|\bxgmi: fail\w*|\bfail\w* to \w+ xgmi",
             "amdgpu 0000:26:00.0: amdgpu: XGMI: Failed to get node id", "amdgpu_xgmi.c"),
 
@@ -93,7 +93,7 @@ PATTERNS = (
     Pattern(F.GPU_MEMORY_BAD_PAGE_THRESHOLD, FATAL, "threshold", r"records:? ?(?P<pages>\d+) exceed(?:s|ed)?\b.*?threshold:? ?(?P<threshold>\d+)",
             "amdgpu 0000:c1:00.0: amdgpu: RAS records:257 exceed threshold:256, GPU will not be initialized. Replace this GPU or increase the threshold",
             "amdgpu_ras_eeprom.c"),
-    Pattern(F.GPU_MEMORY_BAD_PAGE_THRESHOLD, FATAL, "threshold", r"(?:bad|retired) pages?\b.*\b(?:reach\w*|exceed\w*|over|above)\b.*threshold"
+    Pattern(F.GPU_MEMORY_BAD_PAGE_THRESHOLD, FATAL, "threshold", r"^(?!.*\bnot\b).*(?:bad|retired) pages?\b.*\b(?:reach\w*|exceed\w*|over|above)\b.*threshold"
             r"|threshold\b.*\b(?:reached|exceeded)\b.*\bbad pages?|bad page\w* threshold (?:is |was )?(?:reached|exceeded)",
             "amdgpu 0000:c1:00.0: amdgpu: the number of retired pages has exceeded its threshold", "amdgpu_ras.c"),
     Pattern(F.GPU_MEMORY_BAD_PAGE_THRESHOLD, FATAL, "gpu", r"\b(?:gpu|device) is (?:in |marked (?:as )?|under )?(?:a )?(?:bad status|rma\b)",

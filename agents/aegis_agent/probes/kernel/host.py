@@ -25,7 +25,7 @@ PATTERNS = (
             "Kernel panic - not syncing: Fatal hardware error!", "ghes.c"),
 
     # machine checks
-    Pattern(F.HOST_MCE_CORRECTED, INFO, "check events logged", r"^mce: \[hardware error\]: machine check events logged",
+    Pattern(F.HOST_MCE_CORRECTED, INFO, "check events logged", r"^(?:mce: )?(?:\[hardware error\]: *)?machine check events logged",
             "mce: [Hardware Error]: Machine check events logged", "x86 mce core.c"),
     Pattern(F.HOST_MCE_UNCORRECTED, FATAL, "machine check exception", r"^(?!EDAC).*" + _CHECK.replace("(?: event| exception)?", " exception") + r"[0-9a-f]+)",
             "mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 4: b200000000070f0f", "x86 mce core.c"),
@@ -81,8 +81,6 @@ PATTERNS = (
             "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=user.slice,mems_allowed=0,oom_memcg=/job,task_memcg=/job/step0,task=python3,pid=4711,uid=0", "oom_kill.c"),
     Pattern(F.HOST_MEMORY_OOM, WARNING, "oom-kill", r"^(?P<process>(?:(?!: ).){1,15}) invoked oom-killer: ",
             "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0", "oom_kill.c"),
-    Pattern(F.HOST_MEMORY_OOM, WARNING, "oom_reaper", r"^oom_reaper: reaped " + _OF,
-            "oom_reaper: reaped process 4711 (python3), now anon-rss:0kB, file-rss:0kB, shmem-rss:0kB", "oom_kill.c"),
     Pattern(F.HOST_MEMORY_OOM, ERROR, "out of memory", r"^kernel panic - not syncing: out of memory|^out of memory and no killable processes",
             "Out of memory and no killable processes...", "oom_kill.c"),
 

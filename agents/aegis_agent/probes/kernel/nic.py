@@ -31,7 +31,7 @@ ANY = (
             "ice 0000:16:00.0 ens1f0: NIC Link is up 100 Gbps Full Duplex, Requested FEC: RS-FEC", "every driver"),
     Pattern(F.NIC_TX_TIMEOUT, ERROR, "transmit queue", r"netdev watchdog: .*transmit queue (?P<queue>\d+) timed out(?: (?P<milliseconds>\d+) ms)?",
             "ionic 0000:b5:00.0 enp181s0: NETDEV WATCHDOG: CPU: 9: transmit queue 17 timed out 5312 ms", "sch_generic.c"),
-    Pattern(F.NIC_TX_TIMEOUT, ERROR, "time", r"\b(?:tx|transmit) time(?:d ?)?out\b(?:.* (?:queue:?|txq) ?(?P<queue>\d+))?|reset due to tx timeout",
+    Pattern(F.NIC_TX_TIMEOUT, ERROR, "time", r"\b(?:tx|transmit) time(?:d ?)?out\b(?! (?:value|period|is|set))(?:.* (?:queue:?|txq) ?(?P<queue>\d+))?|reset due to tx timeout",
             "ionic 0000:b5:00.0 enp181s0: Tx Timeout triggered - txq 4", "every driver"),
     Pattern(F.NIC_TX_TIMEOUT, ERROR, "tx", r"\btx (?:unit )?hang\b|\btx queue \d+ (?:stuck|hung|stalled)",
             "atlantic 0000:05:00.0 enp5s0: Tx hang on queue 2", "every driver"),
@@ -52,12 +52,13 @@ ANY = (
             "mlx4_core 0000:04:00.0: Internal error detected:", "mlx4 catas.c"),
     Pattern(F.NIC_FIRMWARE_RECOVERED, INFO, "recover", r"\b(?:firmware|fw|device|adapter) (?:has |is |was )?recovered|recovery (?:succeeded|successful|completed?)",
             "qede 0000:18:00.0 eth2: Firmware recovered", "every driver"),
-    Pattern(F.NIC_FIRMWARE_RESET, WARNING, "reset", r"\b(?:is going to be|is being|will be|was|has been) reset\b|\bresetting (?:the )?(?:device|adapter|firmware|nic|chip|controller|hw|hardware|lif|function|port)\b"
-            r"|\b(?:firmware|fw|emp|device|adapter|hw|hardware|chip|function[- ]level) reset (?:started|start|in progress|requested|initiated|triggered|event|detected)\b|\b(?:firmware|fw) reset (?:done|complete\w*|succe\w+)\b|\binitiating reset\b|\bpci slot reset\b",
+    Pattern(F.NIC_FIRMWARE_RESET, WARNING, "reset", r"\b(?:device|adapter|firmware|fw|hca|nic|chip|port|function|hardware)\b[\w ]* (?:is going to be|is being|will be|was|has been) reset\b(?! to)|\bresetting (?:the )?(?:device|adapter|firmware|nic|chip|controller|hw|hardware|lif|function|port)\b"
+            r"|\b(?:firmware|fw|emp|device|adapter|hw|hardware|chip|function[- ]level) reset (?:started|start|in progress|requested|initiated|triggered|event|detected)\b|\b(?:firmware|fw) reset (?:done|complete\w*|succe\w+)\b|\bpci slot reset\b"
+            r"|^(?!.*\b(?:not?|without)\b).*(?:\breset\b.*\b(?:request\w*|pending|required|needed|in progress)\b|\b(?:request\w*|perform\w*|schedul\w*|initiat\w*|start\w*|trigger\w*|issu\w*|enter\w*)\b.*\breset\b)",
             "mlx4_core 0000:04:00.0: device is going to be reset", "mlx4 catas.c"),
 )
 RDMA = (
-    Pattern(F.NIC_RDMA_ERROR, ERROR, "", r"^(?!.*\b(?:register|optional|not supported|query|debugfs|sysfs)\b).*\b(?:fail\w*|fatal|timed? ?out|async(?:hronous)? event|catastrophic|error)\b",
+    Pattern(F.NIC_RDMA_ERROR, ERROR, "", r"^(?!.*\b(?:register|optional|not supported|query|debugfs|sysfs|cleared)\b).*\b(?:fail\w*|fatal|timed? ?out|catastrophic|error|async(?:hronous)? event(?!.*\b(?:active|up|lid|gid|pkey|sm|established|reregister)\b))\b",
             "infiniband ionic_2: Failed to modify QP", "drivers of RDMA devices"),
 )
 # fmt: on

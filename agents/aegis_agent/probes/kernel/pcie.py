@@ -59,7 +59,7 @@ PATTERNS = (
     Pattern(F.PCIE_DPC, FATAL, "dpc", r"dpc: .*(?:fail\w*|not cleared|rp_pio_status)|dpc root port still busy",
             "pcieport 0000:40:01.1: DPC: Data Link Layer Link Active not cleared in 100 msec", "dpc.c"),
 
-    Pattern(F.PCIE_LINK_DOWN, FATAL, "slot", r"\bslot ?\(?#?(?P<slot>[\w-]+)\)?: (?P<event>link down|card not present|power fault\w*|link training error|cannot train link|failed to check link status|surprise removal)",
+    Pattern(F.PCIE_LINK_DOWN, FATAL, "slot", r"\bslot ?\(?#?(?P<slot>[\w-]+)\)?: (?P<event>link down(?!/up ignored)|card not present|power fault\w*|link training error|cannot train link|failed to check link status|surprise removal)",
             "pcieport 0000:40:01.1: pciehp: Slot(12-1): Link Down", "pciehp_ctrl.c"),
     Pattern(F.PCIE_LINK_DOWN, FATAL, "link", r"^(?:pciehp: )?(?P<event>cannot train link|link training error|data link layer link active not set)\b",
             "pcieport 0000:40:01.1: pciehp: Cannot train link: status 0x1001", "pciehp_hpc.c"),
@@ -74,6 +74,8 @@ PATTERNS = (
             "pcieport 0000:40:01.1: retraining failed", "quirks.c"),
     Pattern(F.PCIE_LINK_DEGRADED, WARNING, "pci-express bandwidth", r"pci-express bandwidth available for this \w+ (?:is not sufficient|may be insufficient)",
             "ixgbe 0000:04:00.0: PCI-Express bandwidth available for this card is not sufficient for optimal performance.", "ixgbe_main.c"),
+    Pattern(None, INFO, "ignored", r"link down/up ignored",
+            "pcieport 0000:40:01.1: pciehp: Slot(3): Link Down/Up ignored (recovered by DPC)", "pciehp_ctrl.c"),
     Pattern(None, INFO, "aer", r"aer: (?:aer_status|device recovery successful|found no error details)",
             "pcieport 0000:00:1c.0: AER: device recovery successful", "err.c"),
 )
