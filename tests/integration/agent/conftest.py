@@ -32,6 +32,7 @@ class Controller:
         self.status = status  # an HTTP status with which connections are refused
         self.headers = []
         self.storing = True
+        self.ahead_seconds = 0.0  # of everybody else's clock
         self.port = port
         self._ready = threading.Event()
         self._thread = threading.Thread(target=asyncio.run, args=(self._run(),), daemon=True)
@@ -115,7 +116,7 @@ class Controller:
                 self.faults |= {spooled.number: spooled.fault for spooled in report.faults}
             answer = Answer(
                 epoch=1,
-                sent_at=time.time(),
+                sent_at=time.time() + self.ahead_seconds,
                 sequence=report.report.sequence,
                 stored=max(self.faults, default=0),
                 assignments=self.assignments,

@@ -1,8 +1,12 @@
 """A real agent over a real host, files that stand for one, and a site's own programs."""
 
+import socket
+
 import pytest
 
+from aegis.model.job import JobSpec, LauncherState, RankPhase, RankState
 from aegis.model.node import Health
+from aegis.wire import encode
 
 AER = "RxErr 0\nBadTLP {count}\nTOTAL_ERR_{kind} {count}\n"
 
@@ -98,3 +102,42 @@ def test_what_the_kernel_counts_of_host_and_bus_is_told(start_agent, controller,
     assert controller.wait_fault("host.memory.oom").count == 2
     fault = controller.wait_fault("pcie.aer.fatal")
     assert (fault.device, fault.severity) == ("0000:41:00.0", "warning")
+
+
+def test_a_clock_that_is_not_the_controllers_is_told(start_agent, controller):
+    """Its answers say what time it has."""
+    controller.ahead_seconds = 300.0
+    start_agent()
+    fault = controller.wait_fault("host.clock.skew")
+    assert "s behind the controller's" in fault.evidence[0].text
+    controller.ahead_seconds = 0.0
+    controller.wait(lambda: not controller.last.conditions, "the clocks to agree")
+
+
+def test_a_check_for_idle_nodes_ends_when_ranks_come(start_agent, controller, tmp_path, script):
+    """It is begun again when they are gone."""
+    log = tmp_path / "log"
+    slow = script("slow.sh", f"echo $$ >>{log}; exec sleep 600")
+    config = tmp_path / "agent.yaml"
+    config.write_text(
+        f"checks: [{{name: rvs, command: [{slow}], when: idle, interval_seconds: 900,"
+        " deadline_seconds: 900}]\n"
+    )
+    agent = start_agent("--config", str(config))
+    controller.wait(
+        lambda: log.exists() and log.read_text().endswith("\n"), "the check's first run"
+    )
+    pid = int(log.read_text())
+    assert pid in agent.children()
+    rank = RankState(rank=0, local_rank=0, pid=1, phase=RankPhase.TRAINING)
+    spec = JobSpec(name="llama", nodes=1, ranks_per_node=1)
+    state = LauncherState(spec=spec, launcher="l-1", address="127.0.0.1", ranks=(rank,))
+    with socket.socket(socket.AF_UNIX) as launcher:
+        launcher.connect(str(agent.socket))
+        launcher.sendall(encode(state).encode() + b"\n")
+        controller.wait(lambda: pid not in agent.children(), "the check to give way")
+        waits = "until no ranks are here these wait: rvs"
+        controller.wait(lambda: waits in dict(controller.last.sources)["checks"], "it to wait")
+        assert len(log.read_text().splitlines()) == 1
+    controller.wait(lambda: len(log.read_text().splitlines()) == 2, "its second run")
+    assert controller.device("check:rvs") is None
