@@ -16,7 +16,7 @@ Reader = Callable[[str], Finding | None]
 _AMDGPU = "amdgpu amdgpu: kfd kfd: [drm]"
 _PORTS = "pcieport pciehp pci aer dpc"
 _HOST = (
-    "EDAC mce: MCE: Machine [Hardware BERT: GHES: x86/amd: Memory Out Killed oom_reaper: INFO: BUG: NMI "
+    "EDAC mce: MCE: Machine [Hardware BERT: GHES: x86/amd: Memory Out Killed INFO: BUG: NMI "
     "watchdog: Watchdog rcu: Kernel Fatal clocksource: Clocksource tsc: Marking soft Soft RAS: "
     "EXT4-fs XFS"
 )
