@@ -25,6 +25,7 @@ _ORDER = (
     "jobs",
     "incidents",
     "forecast",
+    "windows",
     "pause",
     "resume",
     "scan",

@@ -22,6 +22,7 @@ from aegis.controller.api import (
     jobs,
     nodes,
     system,
+    windows,
 )
 from aegis.controller.metrics import Exposition
 from aegis.controller.services import Services
@@ -59,7 +60,7 @@ def build(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.exposition = Exposition(services)
-    for module in (nodes, jobs, incidents, events, forecast, system, agents):
+    for module in (nodes, jobs, incidents, events, forecast, windows, system, agents):
         app.include_router(module.router, prefix=API)
     app.include_router(health.router)
     problems.install(app)

@@ -12,6 +12,7 @@ from aegis.model.incident import Incident, IncidentState
 from aegis.model.job import Job, JobState, LauncherPhase, LauncherState, RankPhase
 from aegis.model.node import Contact, Node, NodeState
 from aegis.model.policy import Policy
+from aegis.model.window import Window
 
 CLOSED_KEPT = 1000  # incidents; older ones live in the event log only
 
@@ -46,6 +47,8 @@ class Cluster:
     next_incident: int = 1
     silent_since: float | None = None  # much of the fleet fell silent at once: decide nothing
     paused: Pause | None = None
+    windows: dict[str, Window] = field(default_factory=dict)
+    next_window: int = 1
     experience: Experience = field(default_factory=Experience)
     lemons: frozenset[str] = frozenset()  # nodes that fail far more often than the rest
     breaker_since: float | None = None  # so many nodes are out by Aegis that it takes no more

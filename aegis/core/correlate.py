@@ -9,11 +9,12 @@ from dataclasses import replace
 from aegis.core import experience, progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
-from aegis.core.incidents import announced, begin, blame, cause, fold, notice, reopen, save
+from aegis.core.incidents import announced, begin, blame, cause, fold, note, notice, reopen, save
 from aegis.core.recovery import recovering
+from aegis.core.windows import mutes
 from aegis.model.event import FaultObserved
 from aegis.model.fault import Fault, FaultClass
-from aegis.model.incident import Incident, IncidentState, Remedy
+from aegis.model.incident import EntryKind, Incident, IncidentState, Remedy
 from aegis.model.job import JobState
 from aegis.model.node import Node, NodeState
 from aegis.rules import RuleSet
@@ -57,6 +58,7 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
             progress.take(cluster, job)
         incident = begin(cluster, fault)
         experience.relapsed(cluster, incident)
+        incident = _with_silence(cluster, incident)
         consider(cluster, rules, _with_rejected(cluster, incident, fault))
         return
     if _is_seen(home, fault):
@@ -211,6 +213,14 @@ def _is_seen(incident: Incident, fault: Fault) -> bool:
         (one.fault_class, one.node, one.device) == (fault.fault_class, fault.node, fault.device)
         for one in incident.faults
     )
+
+
+def _with_silence(cluster: Cluster, incident: Incident) -> Incident:
+    """Why nobody is told of it stands in the incident."""
+    if (window := mutes(cluster, incident)) is None:
+        return incident
+    text = f"nobody is told: {window.kind} {window.id} by {window.actor}: {window.reason}"
+    return note(cluster, incident, EntryKind.HUMAN, text)
 
 
 def _with_rejected(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:

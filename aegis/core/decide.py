@@ -168,6 +168,7 @@ def _alternatives(remedy: Remedy, fault_class: FaultClass) -> tuple[Alternative,
 _CLEARS = {
     "mode": "the policy's mode is raised (`aegis controller --policy`)",
     "pause": "somebody resumes automation (`aegis resume`)",
+    "window": "the maintenance is over (`aegis windows`)",
     "fleet": "most of the fleet is heard again",
     "silence": "the node stays silent and its job does not come on",
     "ttl": "the device shows the fault again",

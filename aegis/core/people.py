@@ -6,6 +6,7 @@
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
+from aegis.core import windows
 from aegis.core.act import reconsider
 from aegis.core.approval import question
 from aegis.core.cluster import Cluster, Pause
@@ -19,6 +20,8 @@ from aegis.model.event import (
     IncidentDenied,
     IncidentJudged,
     IncidentNoted,
+    WindowEnded,
+    WindowSet,
 )
 from aegis.model.fault import Severity
 from aegis.model.incident import Approval, EntryKind, Feedback, Incident, IncidentState
@@ -26,7 +29,8 @@ from aegis.rules import RuleSet
 
 Answer: TypeAlias = IncidentApproved | IncidentDenied
 Remark: TypeAlias = IncidentAcknowledged | IncidentNoted | IncidentJudged
-Said: TypeAlias = Answer | Remark | AutomationPaused | AutomationResumed
+Planned: TypeAlias = WindowSet | WindowEnded
+Said: TypeAlias = Answer | Remark | AutomationPaused | AutomationResumed | Planned
 
 
 def refusal(cluster: Cluster, event: Said) -> str | None:
@@ -37,6 +41,8 @@ def refusal(cluster: Cluster, event: Said) -> str | None:
             return f"{paused.actor} has paused it already: {paused.reason}" if paused else None
         case AutomationResumed():
             return None if cluster.paused else "nothing is paused"
+        case WindowSet() | WindowEnded():
+            return windows.refusal(cluster, event)
         case _:
             incident = cluster.incidents.get(event.incident)
             if incident is None:
@@ -69,13 +75,20 @@ def apply(cluster: Cluster, rules: RuleSet, event: Said) -> None:
         case AutomationResumed():
             cluster.paused = None
             _tell(cluster, "automation.resumed", f"{event.actor} resumed automation", event)
-            for incident in cluster.unresolved():
-                reconsider(cluster, rules, cluster.incidents[incident.id])
+            _look_at_all(cluster, rules)
+        case WindowSet() | WindowEnded():
+            windows.apply(cluster, event)
+            _look_at_all(cluster, rules)
         case IncidentApproved() | IncidentDenied():
             _answer(cluster, event)
             reconsider(cluster, rules, cluster.incidents[event.incident])
         case _:
             _remark(cluster, event)
+
+
+def _look_at_all(cluster: Cluster, rules: RuleSet) -> None:
+    for incident in cluster.unresolved():
+        reconsider(cluster, rules, cluster.incidents[incident.id])
 
 
 def _tell(

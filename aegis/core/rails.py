@@ -11,6 +11,7 @@ from aegis.core import approval
 from aegis.core.cluster import Cluster, launcher_of, standing
 from aegis.core.fence import is_stalled
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
+from aegis.core.windows import maintenance
 from aegis.core.words import counted, duration, listed
 from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Incident, Remedy, Verdict
@@ -74,6 +75,16 @@ def pause(request: Request) -> Verdict:
         return _said("pause", passed=True, text="automation is not paused")
     text = f"{paused.actor} paused all automation: {paused.reason}"
     return _said("pause", passed=False, text=text)
+
+
+def window(request: Request) -> Verdict:
+    """Whether somebody has announced that the node is worked on."""
+    open_now = maintenance(request.cluster, request.node, request.fault.fault_class)
+    if open_now is None:
+        return _said("window", passed=True, text="no maintenance is announced")
+    left = duration(open_now.ends_at - request.cluster.now)
+    text = f"maintenance {open_now.id} by {open_now.actor}, {left} to go: {open_now.reason}"
+    return _said("window", passed=False, text=text)
 
 
 def fleet(request: Request) -> Verdict:
@@ -284,6 +295,7 @@ def _said(rail: str, *, passed: bool, text: str) -> Verdict:
 DRAINING: tuple[Rail, ...] = (
     mode,
     pause,
+    window,
     fleet,
     ttl,
     upstream,

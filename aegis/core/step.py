@@ -6,7 +6,7 @@ The controller drives it with real events, `aegis.sim` with invented ones.
 
 from typing import assert_never
 
-from aegis.core import correlate, jobs, operate, people, recover, watch
+from aegis.core import correlate, jobs, operate, people, recover, watch, windows
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.invariants import check_touched
@@ -32,7 +32,7 @@ def step(cluster: Cluster, rules: RuleSet, event: ev.Event) -> list[Action]:
         for name, job in cluster.jobs.items()
         if cluster.epoch != epoch or job.sequence != sequences.get(name, 0)
     ]
-    notices, cluster.notices = cluster.notices, []
+    notices, cluster.notices = windows.told(cluster, cluster.notices), []
     return [*_assigns(cluster, changed), *notices]
 
 

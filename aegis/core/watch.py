@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aegis.core import correlate, experience, jobs
+from aegis.core import correlate, experience, jobs, windows
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.fence import is_silent, is_stalled
@@ -23,6 +23,7 @@ def tick(cluster: Cluster, rules: RuleSet, event: Tick) -> None:
     _renew(cluster, event)
     _weigh_silence(cluster)
     _weigh_breaker(cluster)
+    windows.expire(cluster)
     experience.pass_time(cluster)
     for name in list(cluster.nodes):
         _look_at_node(cluster, rules, name)

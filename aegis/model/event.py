@@ -7,6 +7,7 @@ from aegis.model.fault import Fault
 from aegis.model.incident import Feedback
 from aegis.model.node import NodeReport
 from aegis.model.policy import Policy
+from aegis.model.window import WindowKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,31 @@ class AutomationResumed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSet:
+    """A person announces maintenance, or wants silence about some nodes or classes."""
+
+    at: float
+    kind: WindowKind
+    starts_at: float
+    ends_at: float
+    actor: str
+    reason: str
+    node: str = "*"
+    fault_class: str = "*"
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowEnded:
+    """A person ends a window before its time."""
+
+    at: float
+    window: str
+    actor: str
+    reason: str
+
+
 Event: TypeAlias = (
     ControllerStarted
     | RulesLoaded
@@ -201,4 +227,6 @@ Event: TypeAlias = (
     | IncidentJudged
     | AutomationPaused
     | AutomationResumed
+    | WindowSet
+    | WindowEnded
 )

@@ -25,6 +25,8 @@ people (`!!`), and every job, node and incident that is not as it was. Each comm
     cordon|uncordon|drain|return N REASON operators' verbs; `stop J REASON` ends a job
     approve|deny|ack|remark|judge INCIDENT [by=alice] …   what people say; `judge I wrong`
     pause|resume REASON                   all automation
+    window silence|maintenance [node=n*] [class=nic.*] [rack=R] [for=60] [in=0] REASON
+    unwindow WINDOW REASON                ends one
     tell INCIDENT                         its story
     assignments N                         what the node would be answered now
 """
@@ -47,6 +49,7 @@ from aegis.model.incident import Feedback
 from aegis.model.job import LauncherPhase as Phase
 from aegis.model.node import NodeReport, Sender
 from aegis.model.policy import Mode, Policy, Unanswered
+from aegis.model.window import WindowKind
 from aegis.rules import RuleSet, parse
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
@@ -79,7 +82,9 @@ class Scenario:
 
     def do_policy(self, plain, named):
         values = {
-            name: int(value) if name.endswith(("_max", "_min", "_floor", "_needed")) else float(value)
+            name: int(value)
+            if name.endswith(("_max", "_min", "_floor", "_needed"))
+            else float(value)
             for name, value in named.items()
             if name not in ("job_mode", "approval_unanswered")
         }
@@ -367,6 +372,28 @@ class Scenario:
 
     def do_resume(self, plain, named):
         return self._asked(ev.AutomationResumed(at=self.at, actor="alice", reason=" ".join(plain)))
+
+    def do_window(self, plain, named):
+        kind, *reason = plain
+        begin = self.at + float(named.get("in", 0))
+        return self._asked(
+            ev.WindowSet(
+                at=self.at,
+                kind=WindowKind(kind),
+                starts_at=begin,
+                ends_at=begin + float(named.get("for", 60)),
+                actor="alice",
+                reason=" ".join(reason),
+                node=named.get("node", "*"),
+                fault_class=named.get("class", "*"),
+                labels=(("rack", named["rack"]),) if "rack" in named else (),
+            )
+        )
+
+    def do_unwindow(self, plain, named):
+        name, *reason = plain
+        reason = " ".join(reason)
+        return self._asked(ev.WindowEnded(at=self.at, window=name, actor="alice", reason=reason))
 
     def _say_to(self, kind, plain, named):
         name, *reason = plain

@@ -121,3 +121,25 @@ def test_a_forecast_makes_nothing_up(shared, agent):
     spares = json.loads(shared.cli("forecast", "-o", "json").stdout)["spares"]
     assert spares["rate"]["is_bound"]
     assert spares["nodes"] >= 1
+
+
+def test_a_window_is_announced_listed_and_ended(make, agent):
+    """What breaks meanwhile is left alone, and the incident says for what."""
+    program = make().start()
+    assert program.cli("windows").stdout == "no window is open or to come\n"
+    wrong = program.cli("windows", "add", "silence", "--for", "soon", "--reason", "x")
+    assert wrong.returncode == 2
+    assert "write 90s, 30m, 2h or 1d" in wrong.stderr
+    words = ("windows", "add", "maintenance", "--node", "p1", "--for", "2h", "--reason", "reseat")
+    done = program.cli(*words)
+    assert done.stdout.startswith("win-000001: maintenance for p1 until 20"), done.stderr
+    assert "reseat" in program.cli("windows", "list").stdout
+    incident, speaker = opened(program, agent, "p1")
+    assert "nobody is told: maintenance win-000001" in (
+        program.cli("incidents", "show", incident).stdout
+    )
+    speaker.close()
+    program.kill()
+    program.start()
+    assert program.cli("windows", "end", "win-000001", "--reason", "done").returncode == 0
+    assert program.cli("windows", "end", "win-000001", "--reason", "done").returncode == 3

@@ -20,7 +20,7 @@ def test_with_every_rail_at_ease_aegis_acts(fleet) -> None:
     """Every rail is asked, and each says yes."""
     fleet.fault("n1", ECC)
     assert [one.rail for one in fleet.decision.verdicts] == [
-        "mode", "pause", "fleet", "ttl", "upstream", "hold", "cooldown",
+        "mode", "pause", "window", "fleet", "ttl", "upstream", "hold", "cooldown",
         "budget", "domain", "breaker", "spare", "spare_floor",
     ]  # fmt: skip
     assert (fleet.decision.result, refused(fleet)) == (DecisionResult.ACTED, [])
