@@ -12,7 +12,8 @@ from aegis.model.node import Health
 from aegis_agent.book import Book
 from aegis_agent.probes import checks
 from aegis_agent.probes.check_entry import Check
-from aegis_agent.probes.checks import CheckMemory, Outcome
+from aegis_agent.probes.check_verdicts import Outcome
+from aegis_agent.probes.checks import CheckMemory
 from aegis_agent.probes.subject import Subject
 from aegis_agent.settings import Settings
 from aegis_agent.sources import checks as runs

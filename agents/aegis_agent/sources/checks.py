@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aegis_agent.probes.check_entry import Check
-from aegis_agent.probes.checks import Outcome
+from aegis_agent.probes.check_verdicts import Outcome
 
 _OUTPUT_BYTES_MAX = 1 << 16
 _TERM_SECONDS = 2.0  # between being asked to end and being killed
