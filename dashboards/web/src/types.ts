@@ -57,6 +57,7 @@ export interface Decision {
   readonly verdicts: readonly Verdict[];
   readonly alternatives: readonly Alternative[];
   readonly clears_when: string;
+  readonly plan: readonly string[];
 }
 
 export type DecisionResult =
@@ -214,6 +215,8 @@ export interface Incident {
   readonly simulated: boolean;
   readonly faults: readonly Fault[];
   readonly suppressed: number;
+  readonly signal_at: number;
+  readonly times: number;
   readonly decisions: readonly Decision[];
   readonly entries: readonly Entry[];
   readonly outcome: string;
@@ -252,6 +255,8 @@ export interface IncidentView {
   readonly simulated: boolean;
   readonly faults: readonly Fault[];
   readonly suppressed: number;
+  readonly signal_at: number;
+  readonly times: number;
   readonly decisions: readonly Decision[];
   readonly entries: readonly Entry[];
   readonly outcome: string;
@@ -397,6 +402,9 @@ export interface Node {
   readonly suppressed: readonly Suppressed[];
   readonly sources: readonly (readonly [string, string])[];
   readonly taken_at: readonly number[];
+  readonly taken_for: string;
+  readonly repairs: readonly Repair[];
+  readonly order_results: readonly OrderResult[];
 }
 
 export type NodeState =
@@ -408,6 +416,38 @@ export type NodeState =
   | "repairing"
   | "probation"
   | "unknown";
+
+export interface Order {
+  readonly id: string;
+  readonly verb: Verb;
+  readonly node: string;
+  readonly boot_id: string;
+  readonly epoch: number;
+  readonly incident: string;
+  readonly expires_at: number;
+  readonly reason: string;
+  readonly fault_class: FaultClass;
+  readonly device: string;
+  readonly identity: string;
+  readonly devices: readonly string[];
+  readonly processes: readonly number[];
+}
+
+export interface OrderResult {
+  readonly id: string;
+  readonly verb: Verb;
+  readonly state: OrderState;
+  readonly text: string;
+  readonly at: number;
+  readonly killed: readonly string[];
+}
+
+export type OrderState =
+  | "working"
+  | "accepted"
+  | "done"
+  | "failed"
+  | "refused";
 
 export interface Pause {
   readonly at: number;
@@ -501,7 +541,18 @@ export type Remedy =
   | "notify"
   | "restart"
   | "drain_saving"
-  | "drain_now";
+  | "drain_now"
+  | "reset_domain"
+  | "reboot";
+
+export interface Repair {
+  readonly order: Order;
+  readonly given_at: number;
+  readonly ended_at: number | null;
+  readonly state: OrderState | null;
+  readonly text: string;
+  readonly helped: boolean;
+}
 
 export type Sender =
   | "agent"
@@ -546,6 +597,10 @@ export interface Suppressed {
 export type Unanswered =
   | "hold"
   | "act";
+
+export type Verb =
+  | "reset-domain"
+  | "reboot";
 
 export interface Verdict {
   readonly rail: string;
