@@ -64,6 +64,8 @@ PATTERNS = (
             "amdgpu 0000:0f:00.0: amdgpu: Fatal error during GPU init", "amdgpu_kms.c"),
     Pattern(F.GPU_INIT_FAILED, FATAL, "init failed", r"amdgpu_device_ip_\w*init failed|\b(?:ip|hw|sw|gpu|asic|kfd) init failed",
             "amdgpu 0000:0f:00.0: amdgpu: amdgpu_device_ip_init failed", "amdgpu_device.c"),
+    Pattern(F.GPU_SCHEDULER_HANG, ERROR, "ip block", r"(?P<phase>suspend|[hs]w_fini|early_fini|late_fini|wait_for_idle) of ip block <(?P<block>\w+)> failed(?: (?P<status>-?\d+))?",
+            "amdgpu 0000:0f:00.0: amdgpu: suspend of IP block <mes_v11_0> failed -110", "amdgpu_device.c"),
     Pattern(F.GPU_INIT_FAILED, FATAL, "ip block", r"(?P<phase>\w+) of ip block <(?P<block>\w+)> failed(?: (?P<status>-?\d+))?",
             "[drm:amdgpu_device_init [amdgpu]] *ERROR* hw_init of IP block <psp> failed -22", "amdgpu_device.c"),
     Pattern(F.GPU_INIT_FAILED, FATAL, "psp", r"\bpsp\b.*\b(?:fail(?:ed|ure)?|timed out|time ?out|not working)\b|\bfail\w* to (?:\w+ ){0,4}psp\b",
@@ -101,6 +103,8 @@ PATTERNS = (
             "amdgpu: [powerplay] failed to send message 306 ret is 254", "smu9_smumgr.c, vega20_smumgr.c"),
     Pattern(F.GPU_FIRMWARE_SMU, ERROR, "msg issuing", r"msg issuing (?:\w+-?\w* )?failed|smu may be not in the right state",
             "amdgpu 0000:0f:00.0: amdgpu: Msg issuing pre-check failed(0xffffffff) and SMU may be not in the right state!", "smu_cmn.c"),
+    Pattern(F.GPU_FIRMWARE_SMU, WARNING, "attempt to", r"^(?:\[\w+\] )?attempt to [\w ]+ failed",
+            "amdgpu: [powerplay] [GetCurrentClkFreq] Attempt to get Current Frequency Failed!", "vega20_hwmgr.c"),
     Pattern(F.GPU_FIRMWARE_SMU, WARNING, "fail", r"\bfail\w* to (?:disallow|allow|enable|disable|export|get|set|retrieve|update|upload|power|setup|override|run|read|transfer|force|populate)\b.*"
             r"\b(?:smu|smc|gfxoff|[dc]f[ _]?c?[ _]?state|dpm|pptable|metrics|clocks?|clk|freq\w*|power limit|ppfeatures?|performance level|watermarks?|driverdramaddr)\b",
             "amdgpu 0000:0f:00.0: amdgpu: Failed to export SMU metrics table!", "amdgpu_smu.c, smu_cmn.c"),
