@@ -60,12 +60,12 @@ def _simulator(hardware: Hardware, seconds: float, settle_seconds: float) -> dic
         prober.kill()
         prober.wait()
         drain.wait()
+    if after[0] == calls:
+        raise SystemExit("the timed prober made no call; is it still started as the agent does?")
     return {
         "how": "time inside the simulated C library, of the same prober running alone",
         "calls_per_second": round((after[0] - calls) / took, 1),
-        "microseconds_per_call": round(
-            (after[1] - nanoseconds) / 1000 / max(1, after[0] - calls), 2
-        ),
+        "microseconds_per_call": round((after[1] - nanoseconds) / 1000 / (after[0] - calls), 2),
         "cpu_percent": round(100 * (after[1] - nanoseconds) / 1e9 / took, 3),
     }
 
