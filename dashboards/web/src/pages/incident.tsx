@@ -1,7 +1,7 @@
 // One incident: the whole story on one page, from the first reading to what to type next.
 
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, ROOT } from "../api";
+import { ApiError, fetchIncident as askIncident, ROOT } from "../api";
 import { duration, plural } from "../format";
 import { CostCard } from "../parts/cost";
 import { DecisionView } from "../parts/decision";
@@ -24,7 +24,7 @@ import {
 import { Timeline } from "../parts/timeline";
 import { fetchIncident, type State } from "../store";
 import { identityOf, impactOf, latest, nextOf, splitHeadline } from "../story";
-import type { Incident } from "../types";
+import type { Incident, IncidentView } from "../types";
 import { sentence } from "../words";
 
 export function IncidentPage({ id, store }: { id: string; store: State }) {
@@ -139,6 +139,36 @@ function Headline({ incident }: { incident: Incident }) {
   );
 }
 
+/** What the catalogue says of this class of fault. The story stands without it. */
+function useMeaning(id: string): IncidentView | null {
+  const [view, setView] = useState<IncidentView | null>(null);
+  useEffect(() => {
+    const abort = new AbortController();
+    setView(null);
+    askIncident(id, abort.signal).then(setView, () => undefined);
+    return () => abort.abort();
+  }, [id]);
+  return view;
+}
+
+function Meaning({ id }: { id: string }) {
+  const view = useMeaning(id);
+  if (!view) return null;
+  return (
+    <details class="meaning">
+      <summary>What this is, and what to look at</summary>
+      <p>{view.means}</p>
+      <ul>
+        {view.check.map((step) => (
+          <li key={step}>
+            <Prose text={step} />
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
 function WhatBroke({ incident }: { incident: Incident }) {
   const fault = incident.faults[0];
   const { observed_at, opened_at } = incident.phases;
@@ -190,6 +220,7 @@ function WhatBroke({ incident }: { incident: Incident }) {
           </dd>
         </div>
       </dl>
+      <Meaning id={incident.id} />
     </Section>
   );
 }
