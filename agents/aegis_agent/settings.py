@@ -37,6 +37,7 @@ class Settings:
     clock_skew_seconds: float = 1.0  # allowed between this node's clock and the controller's
     checks: tuple[Check, ...] = ()  # the site's own
     kernel_log: Path | None = Path("/dev/kmsg")  # None: not read
+    gpu_events: bool = False  # amdsmi's pushed events as well: the listener holds /dev/kfd
     nvidia_events: bool = False  # Xid from NVML as well: where the kernel log cannot be read
 
 
@@ -61,6 +62,7 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
         clock_skew_seconds=chosen.get("clock_skew_seconds") or 1.0,
         checks=_all_checks(chosen.get("checks", []), path),
         kernel_log=chosen.get("kernel_log") or _default_kernel_log(chosen),
+        gpu_events=bool(chosen.get("gpu_events")),
         nvidia_events=bool(chosen.get("nvidia_events")),
     )
 
@@ -215,6 +217,7 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "clock_skew_seconds": _skew,
     "checks": _checks,
     "kernel_log": _path,
+    "gpu_events": _yes_or_no,
     "nvidia_events": _yes_or_no,
 }
 

@@ -3,6 +3,7 @@
 from aegis_agent.book import Book
 from aegis_agent.senses.checks import CheckSense
 from aegis_agent.senses.gpu import GpuSense
+from aegis_agent.senses.gpu_events import GpuEventsSense
 from aegis_agent.senses.guard import Guard
 from aegis_agent.senses.host import HostSense
 from aegis_agent.senses.kernel import KernelSense
@@ -23,5 +24,6 @@ def all_senses(settings: Settings, book: Book) -> list[Sense]:
         HostSense(settings, book),
         CheckSense(settings, book),
         KernelSense(settings, book),
+        GpuEventsSense(settings, book),
     ]
     return [Guard(sense) for sense in senses]

@@ -21,6 +21,11 @@ def add_gpu_commands(commands: Commands) -> None:
     command.add_argument("megabytes", type=int, metavar="MB", nargs="?", default=0)
     _do(command, lambda c: devices.set_process(c.folder, c.gpu, c.pid, c.name, c.megabytes))
 
+    command = add(commands, "event", "push an event to those who listen")
+    command.add_argument("name", metavar="NAME", help="VMFAULT, THERMAL_THROTTLE, GPU_PRE_RESET, …")
+    command.add_argument("message", metavar="MESSAGE", nargs="?", default="")
+    _do(command, lambda c: devices.push_event(c.folder, c.gpu, c.name, c.message))
+
     command = add(commands, "lost", "let a GPU fall off the bus (1), or return (0)")
     command.add_argument("lost", type=int, choices=(0, 1))
     _do(command, lambda c: devices.set_lost(c.folder, c.gpu, lost=bool(c.lost)))

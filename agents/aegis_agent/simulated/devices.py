@@ -128,6 +128,14 @@ def hide_block(folder: Path, gpu: int, block: str) -> None:
     (_gpu(folder, gpu) / "ras" / block).unlink()
 
 
+def push_event(folder: Path, gpu: int, name: str, message: str = "") -> None:
+    """An event for those who listen: VMFAULT, THERMAL_THROTTLE, GPU_PRE_RESET and others."""
+    _gpu(folder, gpu)
+    path = folder / "events"
+    before = path.read_text() if path.exists() else ""
+    put(path, f"{before}{gpu} {name} {message}".rstrip())
+
+
 def reload_driver(folder: Path) -> None:
     """All error counts start anew, as they do when the driver is loaded again."""
     for path in folder.glob("gpu*/ras/*"):

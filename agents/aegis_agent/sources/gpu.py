@@ -32,9 +32,9 @@ def main() -> int:
     arguments = parser.parse_args()
     die_with_parent(os.getppid())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the agent, which ends us
-    report = Report(_take_over_output())
+    report = Report(take_over_output())
     try:
-        library = gpu_library.load(_import_amdsmi)
+        library = gpu_library.load(import_amdsmi)
     except gpu_library.LibraryError as error:
         report("unavailable", reason=str(error), gpus=False)
         return 1
@@ -50,14 +50,15 @@ def main() -> int:
     return children.run()
 
 
-def _take_over_output() -> int:
+def take_over_output() -> int:
     """The agent's pipe; what the package prints there when it looks in vain is for nobody."""
     descriptor = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return descriptor
 
 
-def _import_amdsmi() -> Any:
+def import_amdsmi() -> Any:
+    """The only place that names it."""
     import amdsmi  # noqa: PLC0415  the import itself may fail in many ways
 
     return amdsmi

@@ -100,6 +100,12 @@ struct gpu *gpu_of_handle(void *handle) {
   return gpu >= gpus && gpu < gpus + (gpu_count > 0 ? gpu_count : 0) ? gpu : NULL;
 }
 
+void *handle_of_gpu(int index) {
+  for (int place = 0; place < gpu_count; place++)
+    if (gpus[place].index == index) return &gpus[place];
+  return NULL;
+}
+
 int checked(const char *function, void *handle, struct gpu **gpu) {
   if (gpu_count < 0) return AMDSMI_STATUS_NOT_INIT;
   *gpu = gpu_of_handle(handle);

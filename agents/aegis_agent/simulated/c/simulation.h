@@ -5,6 +5,7 @@
  *     version                 "MAJOR.MINOR.RELEASE" that the library claims; default: its wrapper's
  *     order                   numbers of the GPUs in the order of their handles; default: 0 1 2 …
  *     faults                  lines "FUNCTION|* GPU|* ACTION": status=N, delay_ms=N, hang, crash
+ *     events                  lines "GPU NAME MESSAGE", appended: pushed to those who listen
  *     gpuN/bdf uuid serial market_name unique_id model_number fru_id vbios   identity
  *     gpuN/compute_partition memory_partition                                SPX, NPS1
  *     gpuN/ras/BLOCK          "CE UE DE" since driver load, BLOCK as in AMDSMI_GPU_BLOCK_*
@@ -37,6 +38,9 @@ struct gpu {
 
 /* The GPU that a handle stands for; NULL for a handle that is none of ours. */
 struct gpu *gpu_of_handle(void *handle);
+
+/* The other way round; NULL for a GPU that is not there. */
+void *handle_of_gpu(int index);
 
 /* Applies the `faults` file to this call: sleeps, hangs or aborts, or gives the status to answer
  * with. AMDSMI_STATUS_SUCCESS means: go on. `gpu` may be NULL. */
