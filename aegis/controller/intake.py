@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from aegis.controller.state import State
 from aegis.controller.store import Quarantined
 from aegis.model.event import Event, FaultObserved, NodeReported, Tick
-from aegis.model.node import NodeReport, Sender
+from aegis.model.node import NodeReport, Sender, is_gauge
 from aegis.wire import Report
 
-REFRESH_SECONDS = 15.0  # an unchanged report is logged whole this often, for its reading times
+REFRESH_SECONDS = 15.0  # an unchanged report is logged whole this often, for times and gauges
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +109,12 @@ def _key(report: NodeReport) -> _Key:
 
 def _plain(report: NodeReport) -> NodeReport:
     """The report without what changes each time and says nothing."""
-    devices = tuple(replace(device, read_at=0.0) for device in report.devices)
+    devices = tuple(
+        replace(
+            device,
+            read_at=0.0,
+            counters=tuple(one for one in device.counters if not is_gauge(one[0])),
+        )
+        for device in report.devices
+    )
     return replace(report, sequence=0, devices=devices, suppressed=())

@@ -3,6 +3,7 @@
     ready -> suspect -> ready
     ready | suspect -> cordoned -> draining -> quarantined -> repairing -> probation -> ready
     any -> unknown -> where it was, or quarantined
+    repairing -> quarantined
     cordoned | draining | quarantined -> ready
 
 The last move is an operator's: to return or to uncordon.
@@ -13,6 +14,7 @@ from enum import StrEnum
 
 from aegis.model.fault import Condition, FaultClass
 from aegis.model.job import LauncherState
+from aegis.model.order import OrderResult, Repair
 
 
 class NodeState(StrEnum):
@@ -23,7 +25,7 @@ class NodeState(StrEnum):
     CORDONED = "cordoned"  # gets no new ranks; the ones it has go on
     DRAINING = "draining"  # its ranks are being stopped
     QUARANTINED = "quarantined"  # holds no ranks until someone returns it
-    REPAIRING = "repairing"
+    REPAIRING = "repairing"  # is being reset or rebooted
     PROBATION = "probation"  # back, used as a spare first
     UNKNOWN = "unknown"  # neither agent nor launcher has spoken for silence_seconds
 
@@ -43,6 +45,17 @@ class Sender(StrEnum):
     LAUNCHER = "launcher"
 
 
+_UNITS = ("_c", "_w", "_mb", "_percent", "_mts", "_at")
+
+
+def is_gauge(counter: str) -> bool:
+    """Whether the value rises and falls, as a temperature does, instead of counting errors.
+
+    Its name ends in its unit: temp_hotspot_c, power_w, vram_used_mb, surveyed_at.
+    """
+    return counter.endswith(_UNITS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
     """One GPU or network port as it was last read."""
@@ -53,7 +66,7 @@ class Device:
     detail: str = ""  # one sentence: why unhealthy or unknown
     identity: str = ""
     read_at: float = 0.0  # the node's clock; a reading older than its limit is unknown
-    counters: tuple[tuple[str, int], ...] = ()  # ("ecc_uncorrectable", 1), ("carrier_changes", 4)
+    counters: tuple[tuple[str, int], ...] = ()  # ("ecc_uncorrectable", 1), ("temp_hotspot_c", 61)
     facts: tuple[tuple[str, str], ...] = ()  # what it is: ("model", …), ("vbios", …), ("driver", …)
     used: bool = True  # training uses it; nothing of one that it does not use takes the node away
 
@@ -89,6 +102,7 @@ class NodeReport:
     launchers: tuple[LauncherState, ...] = ()
     events_dropped: int = 0  # by the spool, since the agent started
     suppressed: tuple[Suppressed, ...] = ()
+    order_results: tuple[OrderResult, ...] = ()  # of the orders that stood when it last heard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,3 +148,6 @@ class Node:
     suppressed: tuple[Suppressed, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()  # what reads the devices, or why nothing does
     taken_at: tuple[float, ...] = ()  # when Aegis took it out, for budgets and cooldown
+    taken_for: str = ""  # the incident for which, until its repair is over
+    repairs: tuple[Repair, ...] = ()  # the newest 20; the last one may be under way
+    order_results: tuple[OrderResult, ...] = ()  # as its agent last said
