@@ -41,7 +41,7 @@ def say(clock):
 
 
 def test_a_value_that_comes_and_goes_is_no_news(say, clock):
-    """A thousand nodes with warm GPUs do not fill the event log; the newest is logged now and then."""
+    """A thousand nodes with warm GPUs fill no event log; the newest is logged now and then."""
     warm = (("ecc_uncorrectable", 0), ("temp_hotspot_c", 61), ("power_w", 700))
     assert say(replace(GPU, counters=warm))
     hot = (("ecc_uncorrectable", 0), ("temp_hotspot_c", 64), ("power_w", 690))
