@@ -69,7 +69,7 @@ PATTERNS = (
             "Memory failure: 0x1f3a2: recovery action for dirty LRU page: Recovered", "memory-failure.c"),
     Pattern(F.HOST_MEMORY_FAILURE, ERROR, "hardware memory corruption", r"\bkilling (?P<process>.+?):(?P<pid>\d+) due to hardware memory corruption",
             "MCE: Killing python3:4711 due to hardware memory corruption fault at 7f2c41000000", "x86 fault.c"),
-    Pattern(F.HOST_MEMORY_FAILURE, WARNING, "soft", r"^(?:RAS: )?soft[- ]offlin(?:e|ing):? ?(?:pfn:? ?)?(?P<page>0x[0-9a-f]+)",
+    Pattern(F.HOST_MEMORY_FAILURE, WARNING, "soft", r"^(?:RAS: soft-offlining pfn:|soft offline:) ?(?P<page>0x[0-9a-f]+)",
             "soft offline: 0x81f2a: page migration failed", "memory-failure.c"),
 
     # no memory left
