@@ -71,6 +71,7 @@ class KernelLog:
         self.simulated = False  # not the kernel's own
         self.readable: bool | None = None  # None: not yet known
         self._path = path
+        self._boot_id = boot_id.replace("-", "")  # as the journal writes it
         self._journalctl = journalctl
         self._expects = position is not None
         known = position if position and position.boot_id == boot_id else None
@@ -207,6 +208,8 @@ class KernelLog:
         lines = []
         for entry in entries:
             line = parse_line(entry)
+            if line.boot_id and self._boot_id and line.boot_id != self._boot_id:
+                continue
             age = max(0.0, clock - line.at) if line.at is not None else 0.0
             lines.append((line, now - age))
         return lines

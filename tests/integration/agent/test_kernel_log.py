@@ -2,8 +2,11 @@
 
 import os
 import secrets
+import shutil
 import signal
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -246,3 +249,40 @@ def test_a_line_of_the_kernels_own_log(start_agent, controller, kmsg):
     controller.wait_fault("gpu.memory.vram_lost")
     ours = [f for f in of_class(controller, "gpu.ring.timeout") if ring in f.evidence[0].text]
     assert sum(one.count for one in ours) == 1
+
+
+LOOK = """
+import asyncio
+from pathlib import Path
+from aegis_agent.sources.kernel_log import KernelLog
+log = KernelLog(Path("/dev/kmsg"), "", None, journalctl="/nowhere/journalctl")
+lines = asyncio.run(log.look()).lines
+print(bool(lines), log.source())
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("capability", ["+syslog", "-all"])
+def test_the_units_one_capability_is_enough_and_needed(kmsg, capability):
+    """What aegis-agent.service gives its user; without it, it is said what to do."""
+    if not shutil.which("setpriv"):
+        pytest.skip("setpriv is not installed (util-linux)")
+    if Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "1":
+        pytest.skip("kernel.dmesg_restrict is 0: everybody reads the log here")
+    done = subprocess.run(
+        [
+            *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+            *(f"--inh-caps={capability}", f"--ambient-caps={capability}"),
+            *(sys.executable, "-c", LOOK),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"another user cannot run this Python: {done.stderr[-200:]}")
+    if capability == "+syslog":
+        assert done.stdout == "True /dev/kmsg\n"
+    else:
+        assert done.stdout.startswith("False not read: neither /dev/kmsg (Operation not permitted)")
+        assert "CAP_SYSLOG" in done.stdout
