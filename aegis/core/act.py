@@ -10,7 +10,7 @@ RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 
 from dataclasses import replace
 
-from aegis.core import experience, recover
+from aegis.core import experience, memory, recover
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
@@ -39,7 +39,8 @@ SAME_OUTAGE_SECONDS = 60.0
 
 def consider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     """Watch the incident a while if its rule says so, else decide and act."""
-    rule = rules.first_match(cause(incident))
+    fault = cause(incident)
+    rule = rules.first_match(fault, memory.Known(cluster, fault.node))
     if rule and rule.waits and not incident.decisions:
         if incident.state is not IncidentState.WATCHING:
             _watch(cluster, rule, incident)
@@ -188,10 +189,10 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
     match decision.result:
         case DecisionResult.ACTED if decision.remedy in DRAINS:
             _drain(cluster, incident, decision)
-            experience.acted(cluster, cluster.incidents[incident.id], decision.remedy)
+            _remember(cluster, incident.id, decision.remedy)
         case DecisionResult.ACTED:
             _restart(cluster, incident)
-            experience.acted(cluster, cluster.incidents[incident.id], decision.remedy)
+            _remember(cluster, incident.id, decision.remedy)
         case DecisionResult.NOTHING:
             _do_nothing(cluster, incident, decision)
         case DecisionResult.BLOCKED if _is_worn_out(decision):
@@ -207,6 +208,12 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
             ease(cluster, incident.faults[0].node)
         case DecisionResult.WOULD_ACT:
             ease(cluster, incident.faults[0].node)
+
+
+def _remember(cluster: Cluster, name: str, remedy: Remedy) -> None:
+    """What is being tried counts: for the next such incident, and for the fleet's experience."""
+    experience.acted(cluster, cluster.incidents[name], remedy)
+    memory.tried(cluster, cluster.incidents[name], remedy)
 
 
 def _do_nothing(cluster: Cluster, incident: Incident, decision: Decision) -> None:

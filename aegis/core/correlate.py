@@ -6,7 +6,7 @@ none is. What is known already is never decided twice.
 
 from dataclasses import replace
 
-from aegis.core import experience, progress
+from aegis.core import experience, memory, progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import announced, begin, blame, cause, fold, note, notice, reopen, save
@@ -56,6 +56,7 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
         job = cluster.jobs.get(fault.job) if fault.job else cluster.job_on(fault.node)
         if job is not None:
             progress.take(cluster, job)
+        memory.see(cluster, fault)
         incident = begin(cluster, fault)
         experience.relapsed(cluster, incident)
         incident = _with_silence(cluster, incident)
@@ -63,7 +64,8 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
         return
     if _is_seen(home, fault):
         return
-    if _is_cause_of(rules, home, fault):
+    memory.see(cluster, fault)
+    if _is_cause_of(cluster, rules, home, fault):
         consider(cluster, rules, blame(cluster, fold(cluster, home, fault), fault))
         return
     home = _with_rejected(cluster, fold(cluster, home, fault), fault)
@@ -78,7 +80,7 @@ def observe(cluster: Cluster, rules: RuleSet, fault: Fault) -> None:
 def _go_on_if_more(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     """A closed incident that gathers its kind is reopened once the rules ask for more."""
     done = incident.decisions[-1].remedy if incident.decisions else Remedy.COUNT
-    if _remedy_of(rules, cause(incident)) <= LADDER.index(done):
+    if _remedy_of(cluster, rules, cause(incident)) <= LADDER.index(done):
         return
     was_announced, said = announced(incident), len(cluster.notices)
     consider(cluster, rules, reopen(cluster, incident))
@@ -158,7 +160,7 @@ def _neighbour_of(cluster: Cluster, fault: Fault) -> Incident | None:
     return found[-1] if found else None
 
 
-def _is_cause_of(rules: RuleSet, incident: Incident, fault: Fault) -> bool:
+def _is_cause_of(cluster: Cluster, rules: RuleSet, incident: Incident, fault: Fault) -> bool:
     """Whether the new signal explains the incident, or asks for more than it was opened for."""
     if fault.job or incident.faults[0].job or fault.fault_class is incident.fault_class:
         return False
@@ -168,12 +170,12 @@ def _is_cause_of(rules: RuleSet, incident: Incident, fault: Fault) -> bool:
         return False
     if fault.fault_class in CAUSES.get(incident.fault_class, ()):
         return True
-    return _remedy_of(rules, fault) > _remedy_of(rules, cause(incident))
+    return _remedy_of(cluster, rules, fault) > _remedy_of(cluster, rules, cause(incident))
 
 
-def _remedy_of(rules: RuleSet, fault: Fault) -> int:
+def _remedy_of(cluster: Cluster, rules: RuleSet, fault: Fault) -> int:
     """How far the rules go for the fault, from least to most disruptive."""
-    rule = rules.first_match(fault)
+    rule = rules.first_match(fault, memory.Known(cluster, fault.node))
     return LADDER.index(rule.remedy if rule else Remedy.NOTIFY)
 
 

@@ -4,10 +4,13 @@ The first rule that matches names the remedy; the rails say whether it may be do
 carries all of it: the rule, each rail's verdict, what was not chosen and why, what would change it.
 """
 
-from aegis.core import experience
+from dataclasses import replace
+
+from aegis.core import experience, ladder, modes
 from aegis.core.approval import is_forbidden
 from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import cause
+from aegis.core.memory import Known
 from aegis.core.rails import TRAINING, Request, verdicts
 from aegis.core.words import REMEDIES, listed
 from aegis.model.fault import Fault, FaultClass
@@ -16,7 +19,6 @@ from aegis.model.node import NodeState
 from aegis.model.policy import Mode
 from aegis.rules import Rule, RuleSet
 
-MODES = list(Mode)  # from least to most
 DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
 APPROVABLE = {"mode", "domain"}  # rails that a person's word passes
 GONE = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
@@ -24,11 +26,28 @@ NO_RULE = Rule(id="", title="no rule", classes=(), remedy=Remedy.NOTIFY)
 
 
 def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
-    """The first rule that matches, held within the rails."""
+    """The first rule that matches, on the rung that its ladder has reached, within the rails."""
     fault = cause(incident)
-    rule = rules.first_match(fault) or NO_RULE
+    rule = rules.first_match(fault, Known(cluster, fault.node)) or NO_RULE
+    step = ladder.choose(cluster, rule, incident, fault)
+    decision = _by(cluster, rules, _on(rule, step.remedy), incident, step.why)
+    if step.below is None or decision.result is DecisionResult.ACTED:
+        return decision
+    # The job stands still meanwhile: what may be done is better than what ought to be.
+    why = f"{step.why}, and that may not be done"
+    lower = _by(cluster, rules, _on(rule, step.below), incident, why)
+    return lower if lower.result is DecisionResult.ACTED else decision
+
+
+def _on(rule: Rule, remedy: Remedy) -> Rule:
+    return rule if rule.remedy is remedy else replace(rule, remedy=remedy)
+
+
+def _by(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident, why: str) -> Decision:
+    """What the rule's remedy comes to."""
     if rule.remedy in (Remedy.COUNT, Remedy.NOTIFY) or _has_nothing_to_do(cluster, rule, incident):
-        return _nothing(cluster, rules, rule, incident)
+        return _nothing(cluster, rules, rule, incident, why)
+    fault = cause(incident)
     request = _request(cluster, rule, incident, fault)
     said = verdicts(request)
     result = _result(request, said)
@@ -39,7 +58,7 @@ def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
         remedy=rule.remedy,
         mode=request.mode,
         result=result,
-        reason=_reason(cluster, rule, incident, result, said),
+        reason=_reason(cluster, rule, incident, result, said, why),
         verdicts=said,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
         clears_when=_clears_when(incident, result, said),
@@ -57,8 +76,6 @@ def _answer(decision: Decision) -> tuple[object, ...]:
 
 
 def _request(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> Request:
-    policy = cluster.policy
-    granted = policy.job_mode if rule.remedy is Remedy.RESTART else policy.mode
     job = cluster.jobs.get(fault.job) if fault.job else cluster.job_on(fault.node)
     return Request(
         cluster=cluster,
@@ -66,8 +83,9 @@ def _request(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> 
         fault=fault,
         node=cluster.nodes[fault.node],
         job=job,
-        mode=min(granted, rule.mode, key=MODES.index),
+        mode=modes.granted(cluster, rule, rule.remedy, cluster.nodes[fault.node]),
         remedy=rule.remedy,
+        guard=rule.guard,
     )
 
 
@@ -80,24 +98,27 @@ def _has_nothing_to_do(cluster: Cluster, rule: Rule, incident: Incident) -> bool
     return fault.job is None and (job is None or job.state not in TRAINING)
 
 
-def _nothing(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident) -> Decision:
+def _nothing(
+    cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident, why: str
+) -> Decision:
     if rule is NO_RULE:
         reason = f"no rule speaks of {incident.fault_class}, so Aegis only tells people"
     elif rule.remedy is Remedy.RESTART:
         stopping = cluster.job_on(incident.faults[0].node) is not None
-        why = "its ranks are being stopped already" if stopping else "the node holds no ranks"
-        reason = f"rule {rule.id} asks for a restart, and {why}"
+        gone = "its ranks are being stopped already" if stopping else "the node holds no ranks"
+        reason = f"rule {rule.id} asks for a restart, and {gone}"
     elif rule.remedy in DRAINS:
         state = standing(cluster.nodes[incident.faults[0].node])
         reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}, and the node is {state} already"
     else:
-        reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}; no act is called for"
+        more = f" ({why})" if why else ""
+        reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}{more}; no act is called for"
     return Decision(
         at=cluster.now,
         rule=rule.id,
         rules_digest=rules.digest,
         remedy=rule.remedy,
-        mode=min(cluster.policy.mode, rule.mode, key=MODES.index),
+        mode=modes.granted(cluster, rule, rule.remedy, cluster.nodes.get(incident.node or "")),
         result=DecisionResult.NOTHING,
         reason=reason,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
@@ -123,8 +144,9 @@ def _reason(
     incident: Incident,
     result: DecisionResult,
     said: tuple[Verdict, ...],
+    why: str,
 ) -> str:
-    asks = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}"
+    asks = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}" + (f" ({why})" if why else "")
     refused = [f"{one.rail} ({one.text})" for one in said if not one.passed]
     others = [one for one in said if not one.passed and one.rail != "mode"]
     match result:
@@ -166,7 +188,7 @@ def _alternatives(remedy: Remedy, fault_class: FaultClass) -> tuple[Alternative,
 
 
 _CLEARS = {
-    "mode": "the policy's mode is raised (`aegis controller --policy`)",
+    "mode": "the mode is raised (`aegis rules mode`, or the policy's)",
     "pause": "somebody resumes automation (`aegis resume`)",
     "window": "the maintenance is over (`aegis windows`)",
     "fleet": "most of the fleet is heard again",

@@ -4,7 +4,7 @@ All of them are asked each time, so that a decision shows every verdict and not 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor
 
 from aegis.core import approval
@@ -18,6 +18,7 @@ from aegis.model.incident import Incident, Remedy, Verdict
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
 from aegis.model.policy import Mode, Policy
+from aegis.rules import Guard
 
 AEGIS = "aegis"  # as the holder of a node
 TRAINING = (JobState.STARTING, JobState.RUNNING)
@@ -36,6 +37,7 @@ class Request:
     job: Job | None  # whose ranks would be stopped
     mode: Mode
     remedy: Remedy
+    guard: Guard = field(default_factory=Guard)  # the rule's own limits, tighter than the policy
 
 
 Rail = Callable[[Request], Verdict]
@@ -145,7 +147,8 @@ def hold(request: Request) -> Verdict:
 
 def cooldown(request: Request) -> Verdict:
     """Whether Aegis took this very node a short while ago."""
-    limit = request.cluster.policy.cooldown_seconds
+    own = request.guard.cooldown_seconds or 0.0
+    limit = max(request.cluster.policy.cooldown_seconds, own)
     taken = request.node.taken_at[-1:]
     if taken and request.cluster.now - taken[0] < limit:
         rest = duration(limit - (request.cluster.now - taken[0]))
@@ -160,6 +163,8 @@ def budget(request: Request) -> Verdict:
     since = cluster.now - policy.nodes_out_window_seconds
     taken = sum(at > since for node in cluster.nodes.values() for at in node.taken_at)
     allowed = max(policy.nodes_out_max, floor(policy.nodes_out_fraction * len(cluster.nodes)))
+    if request.guard.budget is not None:
+        allowed = min(allowed, request.guard.budget)
     window = duration(policy.nodes_out_window_seconds)
     text = f"{taken} of {counted(allowed, 'node')} taken in {window}"
     if taken >= allowed:
@@ -208,7 +213,10 @@ def domain(request: Request) -> Verdict:
             and (label, place) in one.labels
             and (is_out_by_aegis(one) or any(at > since for at in one.taken_at))
         ]
-        if len(taken) < cluster.policy.nodes_out_per_domain_max:
+        allowed = cluster.policy.nodes_out_per_domain_max
+        if label == "rack" and request.guard.max_per_rack is not None:
+            allowed = min(allowed, request.guard.max_per_rack)
+        if len(taken) < allowed:
             continue
         agreed, said = approval.standing(cluster, request.incident, request.remedy)
         verb = "is" if len(taken) == 1 else "are"
@@ -243,7 +251,8 @@ def spare(request: Request) -> Verdict:
     job = request.job
     if job is None:
         return _said("spare", passed=True, text="no ranks to move")
-    if job.state not in TRAINING or _is_failed(request):
+    idle = job.state not in TRAINING or _is_failed(request)
+    if idle and not request.guard.needs_spare:
         return _said("spare", passed=True, text=f"job {job.spec.name} has stopped already")
     spares = [node.name for node in request.cluster.spares(job)]
     if not spares:

@@ -6,7 +6,7 @@ The controller drives it with real events, `aegis.sim` with invented ones.
 
 from typing import assert_never
 
-from aegis.core import correlate, jobs, operate, people, recover, watch, windows
+from aegis.core import correlate, jobs, modes, operate, people, recover, watch, windows
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.invariants import check_touched
@@ -45,6 +45,8 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
             cluster.rules_digest = event.digest
         case ev.PolicyChanged():
             cluster.policy = event.policy
+        case ev.RuleModeSet():
+            modes.apply(cluster, event)
         case ev.NodeReported():
             _on_report(cluster, rules, event.report)
         case ev.FaultObserved():

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from aegis.model.fault import Fault
 from aegis.model.incident import Feedback
 from aegis.model.node import NodeReport
-from aegis.model.policy import Policy
+from aegis.model.policy import Mode, Policy
 from aegis.model.window import WindowKind
 
 
@@ -208,6 +208,18 @@ class WindowEnded:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleModeSet:
+    """A person says how far a rule may go, everywhere or on the nodes of one group."""
+
+    at: float
+    rule: str
+    mode: Mode | None  # None: as the policy says
+    actor: str
+    reason: str
+    group: str = ""  # the nodes' label; empty: everywhere
+
+
 Event: TypeAlias = (
     ControllerStarted
     | RulesLoaded
@@ -227,6 +239,7 @@ Event: TypeAlias = (
     | IncidentJudged
     | AutomationPaused
     | AutomationResumed
+    | RuleModeSet
     | WindowSet
     | WindowEnded
 )

@@ -26,6 +26,7 @@ class Policy:
 
     mode: Mode = Mode.OBSERVE  # for what takes a node away
     job_mode: Mode = Mode.ENFORCE  # for restarts in place, which the job's owner asked for
+    mode_max: Mode = Mode.ENFORCE  # for every rule, whatever an operator sets for it
     nodes_out_max: int = 1  # nodes taken by Aegis ...
     nodes_out_fraction: float = 0.02  # ... or this part of the fleet, whichever is more ...
     nodes_out_window_seconds: float = 600.0  # ... in this time

@@ -186,7 +186,8 @@ class RuleForm(_Match):
     description: str = ""
     status: Status = Status.STABLE
     override: Annotated[
-        Literal["replace"] | None, Field(description="replaces the rule of this id below")
+        Literal["replace", "append", "disable"] | None,
+        Field(description="of the rule with this id in a layer below"),
     ] = None
     classes: Annotated[Classes, Field(alias="class", min_length=1)]
     unless: Annotated[list[ExceptionForm], BeforeValidator(_listed)] = []

@@ -115,7 +115,7 @@ def _step(seen: list[Rung], rung: Rung, path: Path, number: int) -> Found:
             f"order {', '.join(LADDER)}"
         )
         yield path, text
-    if before.attempts is None:
+    elif before.attempts is None:
         above: Path = ("if_fails", number - 2) if number > 1 else ("if_fails",)
         text = f"{rung.remedy} is never reached: say how many `attempts` {before.remedy} has"
         yield above, text

@@ -37,8 +37,8 @@ METHODS = ("startsWith", "endsWith", "contains", "matches", "size", "exists", "a
 FUNCTIONS = ("has", "size", "int", "double", "string", "bool")
 _LOOPS = ("exists", "all", "exists_one")
 _KNOWN_WORDS = {
-    "class": tuple(FaultClass),
-    "severity": tuple(Severity),
+    "class": tuple(one.value for one in FaultClass),
+    "severity": tuple(one.value for one in Severity),
 }
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
@@ -280,8 +280,9 @@ def _patterns(tokens: list[_Token]) -> None:
         try:
             _compiled(f"''.matches({pattern.text})").execute({})
         except (RuntimeError, ValueError) as error:
-            why = str(error).splitlines()[0]
-            raise WhereError(pattern.at, f"not a regular expression: {why}") from error
+            raise WhereError(
+                pattern.at, f"{pattern.text} is no regular expression: mend it"
+            ) from error
 
 
 def _sample(tokens: list[_Token], fault_class: FaultClass) -> dict[str, dict[str, object]]:
@@ -329,7 +330,7 @@ def _compiled_or_why_not(source: str) -> None:
             raise WhereError(0, f"not a CEL expression: {str(error).splitlines()[0]}") from error
         line, column, why = int(found[1]), int(found[2]), found[3]
         before = sum(len(text) + 1 for text in source.split("\n")[: line - 1])
-        why = why.partition(" expecting ")[0].replace("'<EOF>'", "its end")
+        why = why.partition(" expecting ")[0].replace("mismatched input '<EOF>'", "it ends too early")
         raise WhereError(before + column - 1, f"not a CEL expression: {why}") from error
 
 
