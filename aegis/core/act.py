@@ -10,7 +10,7 @@ RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 
 from dataclasses import replace
 
-from aegis.core import experience, memory, recover
+from aegis.core import experience, memory, recover, repair
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
@@ -19,6 +19,7 @@ from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.nodes import ease, suspect, take_out
 from aegis.core.rails import AEGIS, TRAINING, event_ttl
 from aegis.core.recovery import recovering
+from aegis.core.repair import REPAIRS
 from aegis.core.story import held_back
 from aegis.core.words import counted, duration
 from aegis.model.fault import FaultClass
@@ -59,6 +60,8 @@ def reconsider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     match incident.state:
         case IncidentState.WATCHING:
             consider(cluster, rules, incident)
+        case IncidentState.OPEN if repair.is_about(cluster, incident):
+            repair.look(cluster, rules, incident.faults[0].node)
         case IncidentState.OPEN:
             _look_again(cluster, rules, expire(cluster, incident))
         case IncidentState.RECOVERING | IncidentState.CLOSED:
@@ -212,6 +215,8 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
 
 def _remember(cluster: Cluster, name: str, remedy: Remedy) -> None:
     """What is being tried counts: for the next such incident, and for the fleet's experience."""
+    if remedy in REPAIRS:  # which begin with a drain: `repair` counts the rest
+        remedy = Remedy.DRAIN_NOW
     experience.acted(cluster, cluster.incidents[name], remedy)
     memory.tried(cluster, cluster.incidents[name], remedy)
 
@@ -224,10 +229,9 @@ def _do_nothing(cluster: Cluster, incident: Incident, decision: Decision) -> Non
         Remedy.COUNT: "counted; no act is called for",
         Remedy.NOTIFY: "people were told; no act is called for",
         Remedy.RESTART: _no_restart(cluster, incident),
-        Remedy.DRAIN_NOW: "the node was out of service already; nothing was to be done",
-        Remedy.DRAIN_SAVING: "the node was out of service already; nothing was to be done",
     }
-    _close_idle(cluster, incident, outcomes[decision.remedy])
+    gone = "the node was out of service already; nothing was to be done"
+    _close_idle(cluster, incident, outcomes.get(decision.remedy, gone))
 
 
 def _no_restart(cluster: Cluster, incident: Incident) -> str:
@@ -295,7 +299,7 @@ def _drain(cluster: Cluster, incident: Incident, decision: Decision) -> None:
         incident = _begin(cluster, incident, job)
         kind = StopKind.SAVING if decision.remedy is Remedy.DRAIN_SAVING else StopKind.NOW
         recover.stop(cluster, job, kind, reason, incident.id)
-    take_out(cluster, name, AEGIS, reason)
+    take_out(cluster, name, AEGIS, reason, incident.id)
 
 
 def _restart(cluster: Cluster, incident: Incident) -> None:

@@ -19,7 +19,8 @@ from aegis.model.node import NodeState
 from aegis.model.policy import Mode
 from aegis.rules import Rule, RuleSet
 
-DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
+# What takes a node away; a reset and a reboot begin with that.
+DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING, Remedy.RESET_DOMAIN, Remedy.REBOOT)
 APPROVABLE = {"mode", "domain"}  # rails that a person's word passes
 GONE = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
 NO_RULE = Rule(id="", title="no rule", classes=(), remedy=Remedy.NOTIFY)
@@ -177,6 +178,11 @@ _OTHERS: dict[Remedy, tuple[tuple[Remedy, str], ...]] = {
         (Remedy.RESTART, "the ranks would be back on the same device"),
         (Remedy.DRAIN_SAVING, "a save could keep what the fault has spoilt, with good hashes"),
     ),
+    Remedy.RESET_DOMAIN: (
+        (Remedy.RESTART, "the ranks would be back on the same device"),
+        (Remedy.REBOOT, "a reset of its GPUs takes less away"),
+    ),
+    Remedy.REBOOT: ((Remedy.RESTART, "the ranks would be back on the same device"),),
 }
 
 

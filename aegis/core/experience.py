@@ -58,6 +58,22 @@ def helped(cluster: Cluster, incident: Incident) -> None:
     cluster.experience = known
 
 
+def ordered(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
+    """A node that was drained before is being reset or rebooted."""
+    kind = incident.fault_class
+    tried = _tried(cluster.experience, kind, remedy)
+    more = replace(tried, times=tried.times + 1)
+    cluster.experience = _with(cluster.experience, kind, remedy, more)
+
+
+def repaired(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
+    """Its devices read as healthy afterwards."""
+    kind = incident.fault_class
+    tried = _tried(cluster.experience, kind, remedy)
+    more = replace(tried, helped=min(tried.times, tried.helped + 1))
+    cluster.experience = _with(cluster.experience, kind, remedy, more)
+
+
 def relapsed(cluster: Cluster, incident: Incident) -> None:
     """The same device shows the same again: what was done a short while ago has not helped."""
     for name in list(reversed(cluster.incidents))[:LOOK_BACK]:

@@ -99,12 +99,12 @@ def _times(incident: Incident, fault_class: FaultClass) -> int:
     return sum(one.count for one in incident.faults if one.fault_class is fault_class)
 
 
-def reopen(cluster: Cluster, incident: Incident) -> Incident:
+def reopen(cluster: Cluster, incident: Incident, text: str = "") -> Incident:
     """What was over is not: the incident goes on instead of another one."""
     node = cluster.nodes[incident.faults[0].node]
     if incident.faults[0].job is None and node.incident is None:
         cluster.put_node(replace(node, incident=incident.id))
-    text = f"{incident.times} times by now: that asks for more than was done"
+    text = text or f"{incident.times} times by now: that asks for more than was done"
     return note(
         cluster,
         incident,

@@ -23,9 +23,9 @@ def enter(cluster: Cluster, node: Node, state: NodeState, reason: str, held_by: 
     cluster.put_node(node)
 
 
-def take_out(cluster: Cluster, name: str, held_by: str, reason: str) -> None:
+def take_out(cluster: Cluster, name: str, held_by: str, reason: str, incident: str = "") -> None:
     """Cordon and drain; a node without ranks is quarantined at once."""
-    node = cluster.nodes[name]
+    node = replace(cluster.nodes[name], taken_for=incident)
     if held_by == AEGIS:
         node = replace(node, taken_at=(*node.taken_at, cluster.now)[-TAKEN_KEPT:])
     enter(cluster, node, NodeState.DRAINING, reason, held_by)

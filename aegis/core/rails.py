@@ -46,7 +46,7 @@ Rail = Callable[[Request], Verdict]
 def verdicts(request: Request) -> tuple[Verdict, ...]:
     """What every rail says that the remedy must heed."""
     match request.remedy:
-        case Remedy.DRAIN_NOW | Remedy.DRAIN_SAVING:
+        case Remedy.DRAIN_NOW | Remedy.DRAIN_SAVING | Remedy.RESET_DOMAIN | Remedy.REBOOT:
             rails = DRAINING
         case Remedy.RESTART:
             rails = RESTARTING

@@ -83,6 +83,7 @@ def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         events_dropped=report.events_dropped,
         suppressed=report.suppressed,
         sources=report.sources,
+        order_results=report.order_results,
     )
     for launcher in report.launchers:
         node = _with_launcher(cluster, node, launcher, Sender.AGENT, report)

@@ -6,7 +6,7 @@ The controller drives it with real events, `aegis.sim` with invented ones.
 
 from typing import assert_never
 
-from aegis.core import correlate, jobs, modes, operate, people, recover, watch, windows
+from aegis.core import correlate, jobs, modes, operate, people, recover, repair, watch, windows
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.invariants import check_touched
@@ -91,7 +91,8 @@ def _on_report(cluster: Cluster, rules: RuleSet, report: NodeReport) -> None:
     node = cluster.nodes[report.node]
     for launcher in node.launchers:
         jobs.register(cluster, launcher)
-    if before and before.boot_id and node.boot_id != before.boot_id:
+    anew = before is not None and before.boot_id and node.boot_id != before.boot_id
+    if before and anew and not repair.is_expected(before):
         correlate.observe(cluster, rules, _rebooted(cluster, before, node))
     if report.sender is Sender.AGENT:
         for condition in report.conditions:
@@ -100,6 +101,7 @@ def _on_report(cluster: Cluster, rules: RuleSet, report: NodeReport) -> None:
         jobs.hear_of(cluster, rules, name, node.name)
     for incident in cluster.unresolved_on(node.name):
         reconsider(cluster, rules, incident)
+    repair.look(cluster, rules, node.name)
     ease(cluster, node.name)
     settle(cluster, node.name)
 

@@ -87,8 +87,12 @@ def _standing(incident: Incident) -> str:
             return "Aegis is watching whether it lasts"
         case IncidentState.RECOVERING:
             return _under_way(incident)
+        case IncidentState.OPEN if not incident.decisions:
+            return "not decided"
+        case IncidentState.OPEN if incident.decisions[-1].result is DecisionResult.ACTED:
+            return _being_repaired(incident)
         case IncidentState.OPEN:
-            return held_back(incident.decisions[-1]) if incident.decisions else "not decided"
+            return held_back(incident.decisions[-1])
         case _:
             assert_never(incident.state)
 
@@ -102,6 +106,12 @@ def _under_way(incident: Incident) -> str:
     if incident.job is None:
         return f"{incident.node} is being taken out"
     return f"{incident.node} is being drained and job {incident.job} moved"
+
+
+def _being_repaired(incident: Incident) -> str:
+    if incident.decisions[-1].remedy is Remedy.REBOOT:
+        return f"{incident.node} is being rebooted"
+    return f"the GPUs of {incident.node} are being reset"
 
 
 def held_back(decision: Decision) -> str:
@@ -181,6 +191,7 @@ def _decision(decision: Decision) -> list[str]:
             f"{'✓' if one.passed else '✗'} {one.rail}: {one.text}" for one in decision.verdicts
         )
         lines.append(f"Rails     {said}")
+    lines += [f"Hits      {text}" for text in decision.plan]
     lines += [f"Refused   to {REMEDIES[one.remedy]}: {one.reason}" for one in decision.alternatives]
     if decision.clears_when and decision.result is not DecisionResult.ACTED:
         lines.append(f"Clears    {decision.clears_when}")

@@ -12,6 +12,13 @@ REMEDIES: dict[Remedy, str] = {
     Remedy.RESTART: "restart the job's ranks",
     Remedy.DRAIN_SAVING: "save, then move off the node",
     Remedy.DRAIN_NOW: "move off the node without saving",
+    Remedy.RESET_DOMAIN: "move off the node and reset its GPUs",
+    Remedy.REBOOT: "move off the node and reboot it",
+}
+
+REPAIR_VERBS: dict[Remedy, str] = {
+    Remedy.RESET_DOMAIN: "reset its GPUs",
+    Remedy.REBOOT: "reboot the node",
 }
 
 

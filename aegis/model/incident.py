@@ -24,6 +24,8 @@ class Remedy(StrEnum):
     RESTART = "restart"  # restart the job's ranks in place; no node is blamed
     DRAIN_SAVING = "drain_saving"  # save at the next step boundary, then move off the node
     DRAIN_NOW = "drain_now"  # move off the node without saving
+    RESET_DOMAIN = "reset_domain"  # the same, then reset the GPU with all of its hive
+    REBOOT = "reboot"  # the same, then start the node anew
 
 
 class DecisionResult(StrEnum):
@@ -100,6 +102,7 @@ class Decision:
     verdicts: tuple[Verdict, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     clears_when: str = ""  # what would change the decision
+    plan: tuple[str, ...] = ()  # the GPUs, jobs and processes that a reset or reboot hits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,10 @@ class Policy:
     settle_seconds: float = 60.0  # a script that reports no steps counts as recovered after this
     fresh_seconds: float = 5.0  # an agent's word older than this is no reason to act
     event_ttl_seconds: float = 600.0  # an older fault is recorded, never acted on
+    order_seconds: float = 60.0  # an order to a node's root helper is begun in this time or never
+    reset_seconds: float = 300.0  # for a reset, and for its devices to read as healthy
+    reboot_seconds: float = 1800.0  # the same for a reboot
+    repairs_max: int = 2  # of one kind and node within a day, where the rule does not say
     approvals_needed: int = 1  # 2: two people must agree
     approval_seconds: float = 3600.0  # for an answer, and how long it counts
     approval_unanswered: Unanswered = Unanswered.HOLD

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from aegis.model.fault import Fault
 from aegis.model.job import Assignment
 from aegis.model.node import NodeReport
+from aegis.model.order import Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +44,4 @@ class Answer:
     sequence: int = 0  # of the report it answers; 0: pushed
     stored: int = 0  # faults of the spool up to this number are stored: forget them
     assignments: tuple[Assignment, ...] = ()  # one for each job that has a launcher here
+    orders: tuple[Order, ...] = ()  # to the root helper, as long as they stand

@@ -468,6 +468,7 @@ export interface Phases {
 export interface Policy {
   readonly mode: Mode;
   readonly job_mode: Mode;
+  readonly mode_max: Mode;
   readonly nodes_out_max: number;
   readonly nodes_out_fraction: number;
   readonly nodes_out_window_seconds: number;
@@ -491,6 +492,10 @@ export interface Policy {
   readonly settle_seconds: number;
   readonly fresh_seconds: number;
   readonly event_ttl_seconds: number;
+  readonly order_seconds: number;
+  readonly reset_seconds: number;
+  readonly reboot_seconds: number;
+  readonly repairs_max: number;
   readonly approvals_needed: number;
   readonly approval_seconds: number;
   readonly approval_unanswered: Unanswered;
@@ -548,6 +553,7 @@ export type Remedy =
 export interface Repair {
   readonly order: Order;
   readonly given_at: number;
+  readonly done_at: number | null;
   readonly ended_at: number | null;
   readonly state: OrderState | null;
   readonly text: string;
