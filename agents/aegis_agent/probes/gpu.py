@@ -86,10 +86,8 @@ def observe(
     return _judge_failure(subject, memory, reading)
 
 
-def surveyed(
-    subject: Subject, memory: GpuMemory, survey: GpuSurvey
-) -> tuple[GpuMemory, tuple[Fault, ...]]:
-    """Judge one slow look. How the GPU is follows from the readings between."""
+def surveyed(subject: Subject, memory: GpuMemory, survey: GpuSurvey) -> Judgement[GpuMemory]:
+    """Judge one slow look. How the GPU is as a whole follows from the readings between."""
     before, threshold = memory.bad_pages, survey.bad_page_threshold
     if threshold is None:
         threshold = memory.bad_page_threshold
@@ -102,7 +100,13 @@ def surveyed(
     )
     standing = (memory.trend, survey.at, memory.bad_pages, threshold)
     after, faults = gpu_survey.observe(subject, memory.survey, survey)
-    return replace(memory, survey=after), (*gpu_trend.weigh(retired, *standing), *faults)
+    memory = replace(memory, survey=after)
+    return Judgement(
+        memory=memory,
+        device=None,
+        faults=(*gpu_trend.weigh(retired, *standing), *faults),
+        conditions=_lasting(subject, memory),
+    )
 
 
 def silent(

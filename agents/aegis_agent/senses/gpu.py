@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar, assert_never
@@ -38,6 +39,7 @@ Sample = TypeVar("Sample")
 _MEMORY = TypeAdapter(GpuMemory)
 _KEY, _SIMULATED_KEY = "gpu ", "simulated-gpu "
 _LOOK_SECONDS_MAX = 15.0
+_LOOKS_MIN = 2  # heat and links are judged by what changed, or did not, between two
 
 
 class GpuSense:
@@ -63,6 +65,7 @@ class GpuSense:
         self._vram_used_mb: dict[str, int] = {}
         self._read_at: dict[str, float] = {}
         self._surveys: dict[str, GpuSurvey] = {}  # that are not too old
+        self._looks: Counter[str] = Counter()  # surveys so far
         self._missing = False  # a GPU is not listed, or does not say which it is
         self._resets: dict[str, float] = {}  # until when: later ones are news
         self._looked_again_at = 0.0
@@ -127,22 +130,21 @@ class GpuSense:
                 self._silenced(news)
             case _:
                 assert_never(news)
-        if self._looked.is_set():
-            return
-        if isinstance(news, GpusUnavailable) or self._all_seen():
+        if not self._looked.is_set() and self._is_enough(news):
             self._looked.set()
 
     def _known(self, identity: str) -> str:
         return self._same.get(identity, identity)
 
-    def _all_seen(self) -> bool:
-        return bool(self._memories) and all(map(self._is_seen, self._memories))
+    def _is_enough(self, news: GpuNews) -> bool:
+        all_seen = bool(self._memories) and all(map(self._is_seen, self._memories))
+        return all_seen or isinstance(news, GpusUnavailable)
 
     def _is_seen(self, identity: str) -> bool:
         device = self._book.device(self._memories[identity].name)
         if device is None:
             return False
-        return device.health != Health.HEALTHY or identity in self._surveys
+        return device.health != Health.HEALTHY or self._looks[identity] >= _LOOKS_MIN
 
     # what there is
 
@@ -254,15 +256,17 @@ class GpuSense:
         memory = self._memories.get(identity)
         if memory is None:
             return
-        after, faults = gpu.surveyed(self._subject(identity, memory), memory, survey)
-        self._memories[identity] = after
-        body = _MEMORY.dump_json(after).decode()
-        self._book.append(faults, {self._key(identity): body} if after != memory else {})
+        subject = self._subject(identity, memory)
+        judgement = gpu.surveyed(subject, memory, survey)
+        self._memories[identity] = judgement.memory
+        key = self._key(identity) if judgement.memory != memory else ""
+        self._book.keep(self.name, subject, judgement, key, _MEMORY)
         counters = gpu_survey.counters(survey)
         if identity in self._vram_used_mb:
             counters["vram_used_mb"] = self._vram_used_mb[identity]
         self._book.set_counters(self.name, memory.name, counters)
         self._surveys[identity] = survey
+        self._looks[identity] += 1
 
     def _judge(
         self,

@@ -1,5 +1,10 @@
 """What is looked at slowly, from the simulated sensor to the report."""
 
+import json
+import os
+import subprocess
+import sys
+
 from aegis_agent.simulated import devices
 
 
@@ -87,3 +92,16 @@ def test_a_survey_says_how_old_it_is(seen, controller):
     controller.wait(lambda: "surveyed_at" in controller.counters("gpu1"), "a survey")
     first = controller.counters("gpu1")["surveyed_at"]
     controller.wait(lambda: controller.counters("gpu1")["surveyed_at"] > first, "another one")
+
+
+def test_one_look_sees_what_only_two_surveys_show(environment, gpus):
+    """`aegis scan` and `aegis agent --once` wait for the second."""
+    devices.set_metric(gpus, 1, "pcie_width", 8)
+    devices.set_throttle(gpus, 0, "socket", 50)
+    told = subprocess.run(
+        [sys.executable, "-m", "aegis_agent.main", "--node", "n1", "--once", "-o", "json"],
+        env=os.environ | environment, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    lasting = json.loads(told.stdout)["report"]["conditions"]
+    found = {(one["device"], one["fault_class"]) for one in lasting}
+    assert {("gpu1", "pcie.link.degraded"), ("gpu0", "gpu.thermal.throttle")} <= found

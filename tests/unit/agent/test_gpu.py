@@ -131,9 +131,9 @@ def test_bad_pages_warn_and_their_threshold_is_fatal(subject, known):
     """Each retired page is told; as many as the maker allows mean a new GPU."""
 
     def retired(memory, pages):
-        return gpu.surveyed(
-            subject, memory, GpuSurvey(at=1.0, bad_pages=pages, bad_page_threshold=8)
-        )
+        survey = GpuSurvey(at=1.0, bad_pages=pages, bad_page_threshold=8)
+        judgement = gpu.surveyed(subject, memory, survey)
+        return judgement.memory, judgement.faults
 
     memory, faults = retired(known, 6)
     assert faults == ()
@@ -144,7 +144,7 @@ def test_bad_pages_warn_and_their_threshold_is_fatal(subject, known):
         FaultClass.GPU_MEMORY_BAD_PAGE_THRESHOLD,
         FaultClass.GPU_MEMORY_BAD_PAGE,
     ]
-    memory, faults = gpu.surveyed(subject, memory, GpuSurvey(at=2.0))  # not readable this time
+    memory, faults = retired(memory, None)  # not readable this time
     seen = gpu.observe(subject, memory, reading(3.0))
     assert (faults, seen.device.health) == ((), Health.UNHEALTHY)
 

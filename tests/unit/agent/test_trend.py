@@ -186,11 +186,9 @@ def test_a_gpu_s_readings_come_to_a_trend(subject) -> None:
     memory = GpuMemory(name="gpu3")
     for hour in range(121):
         at = T0 + hour * HOUR
-        memory, retired = gpu.surveyed(
-            subject,
-            memory,
-            GpuSurvey(at=at, bad_pages=100 + hour // 12, bad_page_threshold=128),
-        )
+        survey = GpuSurvey(at=at, bad_pages=100 + hour // 12, bad_page_threshold=128)
+        looked = gpu.surveyed(subject, memory, survey)
+        memory, retired = looked.memory, looked.faults
         reading = GpuReading(
             at=at,
             ecc={"umc": EccCounts(correctable=hour % 60)},  # a reset half way
