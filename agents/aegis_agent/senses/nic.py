@@ -15,14 +15,22 @@ from dataclasses import replace
 
 from pydantic import TypeAdapter
 
+from aegis.model.node import Health
 from aegis_agent.book import Book
 from aegis_agent.probes import nic, nic_peers, rdma
 from aegis_agent.probes.nic import LinkMemory, LinkSample
 from aegis_agent.probes.rdma import RdmaMemory, RdmaSample
 from aegis_agent.probes.rdma_statistic import PortKey
-from aegis_agent.probes.roles import NAMED, Assigned, Port, Role, assign
+from aegis_agent.probes.roles import Assigned, Role, assign
 from aegis_agent.probes.subject import Subject
-from aegis_agent.senses.nic_port import WatchedPort, told
+from aegis_agent.senses.nic_port import (
+    WatchedPort,
+    infiniband,
+    missing,
+    settled,
+    told,
+    unseen,
+)
 from aegis_agent.settings import Settings
 from aegis_agent.sources import nic as links
 from aegis_agent.sources import ports
@@ -40,7 +48,6 @@ _DISCOVER_SECONDS = 60.0
 _DISCOVER_PAUSE_SECONDS = 1.0  # links may come and go by the hundred
 _DEADLINE_SECONDS = 5.0  # of one port's counters
 _SETTLE_SECONDS = 30.0  # after the first look, links may still be training
-_FULL = 255  # of InfiniBand's count of lost links
 
 
 class NicSense:
@@ -62,6 +69,7 @@ class NicSense:
         self._others: list[Assigned] = []  # not watched
         self._patience = Patience(_DEADLINE_SECONDS)
         self._changed = asyncio.Event()  # there may be other ports than before
+        self._hanging: set[str] = set()  # InfiniBand ports whose state could not be read in time
         self._simulated = False
         self._compared_at = 0.0  # monotonic; when all ports were seen for the first time
         self._source = ""
@@ -117,9 +125,9 @@ class NicSense:
         named = [] if self._named == ("none",) else self._named
         assigned = assign(found.ports, found.gpus, self._named)
         known = {one.name for one in assigned}
-        assigned += [_unseen(name) for name in named if name not in known]
+        assigned += [unseen(name) for name in named if name not in known]
         if not self._named:
-            assigned += [_missing(name) for name in self._remembered() if name not in known]
+            assigned += [missing(name) for name in self._remembered() if name not in known]
         self._others = []
         for one in assigned:
             self._meet(one)
@@ -144,7 +152,7 @@ class NicSense:
         port, name = assigned.port, assigned.name
         used = assigned.role is Role.FABRIC
         if (known := self._ports.get(name)) is not None:
-            assigned = _settled(known, assigned)
+            assigned = settled(known, assigned)
             used = assigned.role is Role.FABRIC
             known.assigned = assigned
         elif used or not (self._named or port.physical_function):
@@ -229,15 +237,16 @@ class NicSense:
         """Take in what was read of a port's link."""
         watched = self._ports.get(name)
         if watched is None and name in self._named:
-            watched = self._add(_unseen(name))
+            watched = self._add(unseen(name))
         if watched is None:  # it was forgotten while it was asked of
             return
         if not sample.present:
             sample = self._absent(watched, sample)
-        watched.sample = sample
-        if sample.up and watched.speed is not None:
-            watched.best_speed = max(watched.best_speed or 0, watched.speed)
-        watched.sample = replace(sample, speed=watched.speed or sample.speed)
+        if watched.is_as_before(sample) and watched.device is not None:
+            watched.device = replace(watched.device, read_at=sample.at)
+            self._book.put(watched.device)
+            return
+        watched.take(sample)
         self._judge(watched)
         if not self._compared_at and all(one.sample for one in self._ports.values()):
             self._compared_at = time.monotonic()
@@ -252,6 +261,7 @@ class NicSense:
     def _judge(self, watched: WatchedPort) -> None:
         if watched.sample is None:
             return
+        watched.judged_at = watched.sample.at
         name, before = watched.name, watched.link
         simulated = watched.sample.simulated or self._simulated
         self._book.mark_simulated(self.name, simulated=simulated)
@@ -262,6 +272,7 @@ class NicSense:
         watched.link = judgement.memory
         if not watched.is_listed:
             judgement = replace(judgement, device=None)
+        watched.device = judgement.device
         key = _LINK_KEY + name if judgement.memory != self._link_memories.get(name) else ""
         self._link_memories[name] = judgement.memory
         self._book.keep(self.name, subject, judgement, key, _LINK)
@@ -281,13 +292,22 @@ class NicSense:
             await asyncio.sleep(self._poll_seconds)
 
     async def _read_infiniband(self) -> None:
-        for watched in [one for one in self._ports.values() if one.is_told_by_rdma]:
-            try:
-                key = f"state of {watched.name}"
-                reading = await self._patience.read(key, watched.reader.state)
-            except StuckError:
-                continue  # the counters' reader says so
-            self.take(watched.name, _infiniband(reading, simulated=self._simulated))
+        """All in one thread, without those that hang."""
+        asked = {
+            name: one.reader
+            for name, one in self._ports.items()
+            if one.is_told_by_rdma and name not in self._hanging
+        }
+        if not asked:
+            return
+        read: dict[str, Reading] = {}
+        try:
+            key = f"states without {sorted(self._hanging)}"
+            await self._patience.read(key, rdma_source.read_states, asked, read)
+        except StuckError:
+            self._hanging.update([name for name in asked if name not in read][:1])
+        for name, reading in list(read.items()):
+            self.take(name, infiniband(reading, simulated=self._simulated))
 
     # RDMA
 
@@ -317,6 +337,7 @@ class NicSense:
 
     def _counted(self, watched: WatchedPort, reading: Reading) -> None:
         watched.reading = reading
+        self._hanging.discard(watched.name)
         port, before = watched.assigned.port, watched.rdma
         if not port.rdma:
             return
@@ -344,6 +365,9 @@ class NicSense:
         judgement = rdma.silent(subject, watched.rdma, time.time(), device)
         self._keep_rdma(watched, judgement.memory)
         self._book.keep(_RDMA_SENSE, subject, judgement)
+        if watched.is_told_by_rdma and watched.device is not None:
+            detail = f"{device} does not answer"
+            self._book.put(replace(watched.device, health=Health.UNKNOWN, detail=detail))
 
     def _subject(self, watched: WatchedPort) -> Subject:
         identity = watched.assigned.port.identity
@@ -352,37 +376,3 @@ class NicSense:
     def _keep_rdma(self, watched: WatchedPort, memory: RdmaMemory) -> None:
         watched.rdma = memory
         self._rdma_memories[watched.name] = memory
-
-
-def _unseen(name: str) -> Assigned:
-    """A name in the settings under which nothing was found, or a virtual interface."""
-    port = Port(interface=name)
-    return Assigned(port=port, name=name, role=Role.FABRIC, why=NAMED, named=True)
-
-
-def _missing(name: str) -> Assigned:
-    port = Port(interface=name)
-    return Assigned(port=port, name=name, role=Role.FABRIC, why="it was here earlier in this boot")
-
-
-def _settled(known: WatchedPort, assigned: Assigned) -> Assigned:
-    """A port that is down or has lost its RDMA device looks like another: it keeps its role."""
-    before = known.assigned
-    lost_rdma = bool(before.port.rdma) and not assigned.port.rdma
-    if lost_rdma or (assigned.role is not before.role and not known.is_up):
-        return before
-    return assigned
-
-
-def _infiniband(reading: Reading, *, simulated: bool) -> LinkSample:
-    """The link as the RDMA device has it: usable only while the subnet manager has it active."""
-    downed = reading.counters.get("link_downed")
-    return LinkSample(
-        at=time.time(),
-        source="sysfs",
-        simulated=simulated,
-        present=reading.present,
-        up=reading.state == rdma.ACTIVE,
-        operstate=f"{reading.state.lower() or 'unknown'} ({reading.physical_state or 'unknown'})",
-        carrier_downs=None if downed is None or downed >= _FULL else downed,
-    )

@@ -1,16 +1,20 @@
 """A network port under watch: what it is for, what was read of it last, and how to judge it."""
 
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from aegis.model.node import Device
 from aegis_agent.probes import rdma
 from aegis_agent.probes.nic import LinkMemory, LinkSample, Stance
 from aegis_agent.probes.nic_peers import Comparison, Peer
 from aegis_agent.probes.rdma import RdmaMemory
-from aegis_agent.probes.roles import Assigned, Role
+from aegis_agent.probes.roles import NAMED, Assigned, Port, Role
 from aegis_agent.sources.rdma import Reader, Reading
 
 _LISTED = 4
+_JUDGED_SECONDS = 10.0
+_LINK_DOWNED_MAX = 255  # InfiniBand's count of lost links stops there
 
 
 @dataclass(slots=True)
@@ -27,6 +31,8 @@ class WatchedPort:
     compared: Comparison = field(default_factory=lambda: Comparison(idle=True))
     expected: bool = False  # to be up: once so, always so
     moved: str = ""  # gone under this name, but not away
+    device: Device | None = None  # as it was judged last
+    judged_at: float = 0.0
 
     @property
     def name(self) -> str:
@@ -61,6 +67,25 @@ class WatchedPort:
         """Whether reports have it: ports that never were up and need not be are no devices."""
         link = self.link
         return self.expected or bool(link.up or link.down_at or link.removed_at)
+
+    def take(self, sample: LinkSample) -> None:
+        """A new reading of the link."""
+        self.sample = sample
+        speed = self.speed or sample.speed
+        if sample.up and speed is not None:
+            self.best_speed = max(self.best_speed or 0, speed)
+        self.sample = replace(sample, speed=speed)
+
+    def is_as_before(self, sample: LinkSample) -> bool:
+        """Whether judging it could bring nothing new: up, as before, and judged lately."""
+        before = self.sample
+        return (
+            before is not None
+            and sample.up
+            and not self.link.outages.began
+            and 0 <= sample.at - self.judged_at < _JUDGED_SECONDS
+            and replace(sample, at=before.at, speed=before.speed) == before
+        )
 
     def stance(self) -> Stance:
         """How its link is to be judged."""
@@ -101,6 +126,41 @@ class WatchedPort:
             speed=self.speed,
             best_speed=self.best_speed,
         )
+
+
+def unseen(name: str) -> Assigned:
+    """A name in the settings under which nothing was found, or a virtual interface."""
+    port = Port(interface=name)
+    return Assigned(port=port, name=name, role=Role.FABRIC, why=NAMED, named=True)
+
+
+def missing(name: str) -> Assigned:
+    """A fabric port that an agent before us saw in this boot."""
+    port = Port(interface=name)
+    return Assigned(port=port, name=name, role=Role.FABRIC, why="it was here earlier in this boot")
+
+
+def settled(known: WatchedPort, assigned: Assigned) -> Assigned:
+    """A port that is down or has lost its RDMA device looks like another: it keeps its role."""
+    before = known.assigned
+    lost_rdma = bool(before.port.rdma) and not assigned.port.rdma
+    if lost_rdma or (assigned.role is not before.role and not known.is_up):
+        return before
+    return assigned
+
+
+def infiniband(reading: Reading, *, simulated: bool) -> LinkSample:
+    """The link as the RDMA device has it: usable only while the subnet manager has it active."""
+    downed = reading.counters.get("link_downed")
+    return LinkSample(
+        at=time.time(),
+        source="sysfs",
+        simulated=simulated,
+        present=reading.present,
+        up=reading.state == rdma.ACTIVE,
+        operstate=f"{reading.state.lower() or 'unknown'} ({reading.physical_state or 'unknown'})",
+        carrier_downs=None if downed is None or downed >= _LINK_DOWNED_MAX else downed,
+    )
 
 
 def told(ports: Sequence[WatchedPort], others: Iterable[Assigned], how: str) -> str:

@@ -9,11 +9,11 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from aegis_agent.probes.nic import LinkSample
+from aegis_agent.sources.inotify import FolderWatch
 from aegis_agent.sources.netlink import Link, Netlink
 
 _log = logging.getLogger(__name__)
@@ -66,90 +66,102 @@ async def look(root: Path, interfaces: Collection[str], tell: Tell) -> None:
 async def _watch_sysfs(
     root: Path, interfaces: Collection[str], poll_seconds: float, tell: Tell
 ) -> None:
-    """All of it at every poll; between, the count of changes tells whether to look."""
-    seen: dict[str, int | None] = {}
-    pause = min(poll_seconds, _SYSFS_POLL_SECONDS)
-    told_at = 0.0
-    while True:
-        now = time.monotonic()
-        whole = now - told_at >= poll_seconds
-        told_at = now if whole else told_at
-        for interface in list(interfaces):
-            changes = _changes(root, interface)
-            if whole or changes != seen.get(interface):
-                seen[interface] = changes
-                tell(interface, read_sysfs(root, interface))
-        await asyncio.sleep(pause)
+    """All of it at every poll; between, the count of changes tells whether to look.
+
+    The kernel does not say that a file under /sys changed, so its counts are read ten times a
+    second. Of a tree that is files it does, and nothing is read until then.
+    """
+    with _changing(root) as changing:
+        seen: dict[str, bytes] = {}
+        pause = poll_seconds if changing else min(poll_seconds, _SYSFS_POLL_SECONDS)
+        told_at = 0.0
+        while True:
+            now = time.monotonic()
+            whole = now - told_at >= poll_seconds
+            told_at = now if whole else told_at
+            for interface in list(interfaces):
+                changes = _bytes(f"{root}/class/net/{interface}/carrier_changes")
+                if whole or changes != seen.get(interface):
+                    seen[interface] = changes
+                    tell(interface, read_sysfs(root, interface))
+            await (changing.wait(pause) if changing else asyncio.sleep(pause))
 
 
-def _changes(root: Path, interface: str) -> int | None:
+@contextlib.contextmanager
+def _changing(root: Path) -> Iterator[FolderWatch | None]:
+    """Tells when a simulated interface changed; None for a tree of the kernel's."""
+    folder = root / "class" / "net"
     try:
-        with open(f"{root}/class/net/{interface}/carrier_changes", "rb", buffering=0) as file:  # noqa: PTH123
-            text = file.read(64).strip()
+        watch = FolderWatch(folder) if (root / _SIMULATED).exists() else None
     except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+        watch = None
+    try:
+        yield watch
+    finally:
+        if watch is not None:
+            watch.close()
+
+
+def _bytes(path: str) -> bytes:
+    """What a small file holds; nothing where it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 64)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def read_sysfs(root: Path, interface: str) -> LinkSample:
     """One interface as sysfs has it."""
-    simulated = (root / _SIMULATED).exists()
-    try:
-        folder = os.open(root / "class" / "net" / interface, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
+    simulated = os.path.exists(f"{root}/{_SIMULATED}")  # noqa: PTH110  asked every second
+    folder = f"{root}/class/net/{interface}"
+    if not os.path.isdir(folder):  # noqa: PTH112  the same
         return LinkSample(at=time.time(), source="sysfs", simulated=simulated, present=False)
-    try:
-        return replace(_read_consistent(folder), simulated=simulated)
-    finally:
-        os.close(folder)
+    return _read_consistent(folder, simulated=simulated)
 
 
-def _read_consistent(folder: int) -> LinkSample:
+def _read_consistent(folder: str, *, simulated: bool) -> LinkSample:
     """State and counters of one moment: read again while the counter moves meanwhile."""
     for _ in range(_CONSISTENT_TRIES):
         changes = _number(folder, "carrier_changes")
-        sample = _read_files(folder, changes)
+        sample = _read_files(folder, changes, simulated=simulated)
         if _number(folder, "carrier_changes") == changes:
             break
     return sample
 
 
-def _read_files(folder: int, changes: int | None) -> LinkSample:
+def _read_files(folder: str, changes: int | None, *, simulated: bool) -> LinkSample:
     operstate = _text(folder, "operstate") or "unknown"
     carrier = _number(folder, "carrier")  # not readable while the port is switched off
     return LinkSample(
         at=time.time(),
         source="sysfs",
+        simulated=simulated,
         up=_is_up(operstate, carrier),
         switched_on=_switched_on(_text(folder, "flags")),
         operstate=operstate,
         carrier_changes=changes,
         carrier_downs=_number(folder, "carrier_down_count"),
-        speed=_number(folder, "speed"),
     )
 
 
-def _text(folder: int, name: str) -> str | None:
-    try:
-        descriptor = os.open(name, os.O_RDONLY, dir_fd=folder)
-    except OSError:
-        return None
-    try:
-        return os.read(descriptor, 64).decode(errors="replace").strip()
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
+def _text(folder: str, name: str) -> str:
+    return _bytes(f"{folder}/{name}").decode(errors="replace").strip()
 
 
-def _number(folder: int, name: str) -> int | None:
+def _number(folder: str, name: str) -> int | None:
     text = _text(folder, name)
-    return int(text) if text and text.isdigit() else None
+    return int(text) if text.isdigit() else None
 
 
-def _switched_on(flags: str | None) -> bool | None:
+def _switched_on(flags: str) -> bool | None:
     try:
-        return bool(int(flags or "", 16) & _SWITCHED_ON)
+        return bool(int(flags, 16) & _SWITCHED_ON)
     except ValueError:
         return None
 

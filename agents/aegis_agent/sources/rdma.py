@@ -10,7 +10,7 @@ ask the card's firmware and may hang: run them through `patience`.
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,6 +84,12 @@ class Reader:
             for entry in os.scandir(self._folder / folder)
             if rdma.judged(entry.name) and not entry.name.startswith(".")
         }
+
+
+def read_states(readers: Mapping[str, Reader], read: MutableMapping[str, Reading]) -> None:
+    """The state of each, into `read` as it comes: one that hangs keeps only those after it."""
+    for name, reader in readers.items():
+        read[name] = reader.state()
 
 
 async def ask_command() -> dict[rdma_statistic.PortKey, Mapping[str, int]]:
