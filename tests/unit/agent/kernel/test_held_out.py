@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from aegis_agent.probes.kernel.classify import classify
 
 HELD_OUT = Path(__file__).parents[3] / "data" / "kernel_held_out.jsonl"
