@@ -150,8 +150,15 @@ def _merge(first: Fault, newest: Fault) -> Fault:
         first,
         count=first.count + newest.count,
         evidence=evidence,
-        details=_common(first.details, newest.details),
+        details=_details(first, newest),
     )
+
+
+def _details(first: Fault, newest: Fault) -> tuple[tuple[str, str], ...]:
+    """What holds for both. One that counts nothing only tells more of what was counted before."""
+    if newest.count == 0:
+        return tuple({**dict(first.details), **dict(newest.details)}.items())
+    return _common(first.details, newest.details)
 
 
 def _common(

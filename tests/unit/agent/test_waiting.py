@@ -58,6 +58,17 @@ def test_different_things_stay_apart() -> None:
     assert waiting.pending(100)[-1].fault.details == (("block", "gfx"),)
 
 
+def test_what_only_tells_more_of_a_fault_adds_its_details() -> None:
+    """The kernel log sends the context after the first line; nothing of it is lost while waiting."""
+    waiting = filled(
+        fault(details=(("block", "umc"),)),
+        fault(count=0, details=(("block", "umc"), ("afid", "24"))),
+    )
+    (spooled,) = waiting.pending(100)
+    assert spooled.fault.count == 1
+    assert dict(spooled.fault.details) == {"block": "umc", "afid": "24"}
+
+
 def test_what_the_controller_may_have_seen_is_not_changed() -> None:
     """Its answer confirms what it saw: a count added afterwards would be lost."""
     waiting = filled(fault())
