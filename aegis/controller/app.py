@@ -16,11 +16,13 @@ from aegis.controller import problems
 from aegis.controller.api import (
     agents,
     events,
+    export,
     forecast,
     health,
     incidents,
     jobs,
     nodes,
+    rules,
     system,
     windows,
 )
@@ -28,6 +30,7 @@ from aegis.controller.metrics import Exposition
 from aegis.controller.services import Services
 
 API = "/api/v1"
+PARTS = (nodes, jobs, incidents, rules, events, export, forecast, windows, system, agents)
 BODY_BYTES_MAX = 1 << 20  # of a request; it is read before its token is looked at
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = {
@@ -60,7 +63,7 @@ def build(services: Services) -> FastAPI:
     )
     app.state.services = services
     app.state.exposition = Exposition(services)
-    for module in (nodes, jobs, incidents, events, forecast, windows, system, agents):
+    for module in PARTS:
         app.include_router(module.router, prefix=API)
     app.include_router(health.router)
     problems.install(app)

@@ -28,7 +28,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", type=Path, default=DATA, metavar="DIR", help="its folder (default: %(default)s)")
     add("--listen", action="append", metavar="HOST:PORT", help=f"may repeat (default: {LISTEN})")
-    add("--rules", type=Path, metavar="DIR", help="rule files (default: those shipped with Aegis)")
+    add(
+        "--rules",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="the site's rule files, laid over those shipped with Aegis; may repeat "
+        "(default: /etc/aegis/rules.d where it holds any)",
+    )
+    add("--no-shipped-rules", action="store_true", help="use the site's rules alone")
     add("--policy", type=Path, metavar="FILE", help="modes and limits (default: observe)")
     add("--webhook", default="", metavar="URL", help="where notifications go, as JSON")
     add("--webhook-secret-file", type=Path, metavar="FILE", help="signs them with HMAC-SHA256")
@@ -77,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> "Settings":
-    from aegis.controller.configuration import ConfigurationError, shipped_rules  # noqa: PLC0415
+    from aegis.controller.configuration import ConfigurationError, layers  # noqa: PLC0415
+    from aegis.controller.files import Files  # noqa: PLC0415
     from aegis.controller.loop import Retention  # noqa: PLC0415
     from aegis.controller.serve import Settings  # noqa: PLC0415
 
@@ -95,8 +105,10 @@ def _settings(arguments: argparse.Namespace) -> "Settings":
     return Settings(
         data=arguments.data,
         listen=arguments.listen or [LISTEN],
-        rules=arguments.rules or shipped_rules(),
-        policy=arguments.policy,
+        files=Files(
+            rules=layers(given=arguments.rules, shipped=not arguments.no_shipped_rules),
+            policy=arguments.policy,
+        ),
         webhook=webhook,
         webhook_secret=secret,
         public_url=arguments.public_url,

@@ -1,7 +1,9 @@
 """The policy and the rules as files: read whole, refused whole, with a sentence that helps."""
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from aegis.model.policy import Mode, Policy
 from aegis.rules import RuleError, RuleSet, parse
+
+PACKAGE = "aegis-supervisor"
 
 
 class ConfigurationError(Exception):
@@ -23,11 +27,34 @@ def shipped_rules() -> Path:
     return inside if inside.is_dir() else package.parent / "rules"
 
 
-def load_rules(folder: Path) -> RuleSet:
-    """Every *.yaml of the folder, in the order of their names."""
+SITE_RULES = Path("/etc/aegis/rules.d")
+
+
+def layers(*, given: Sequence[Path] = (), shipped: bool = True) -> tuple[Path, ...]:
+    """The folders of rules, lowest layer first: the shipped ones, then the site's."""
+    site = tuple(given) or ((SITE_RULES,) if _has_rules(SITE_RULES) else ())
+    return (*((shipped_rules(),) if shipped else ()), *site)
+
+
+def _has_rules(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.glob("*.y*ml"))
+
+
+def load_rules(*folders: Path) -> RuleSet:
+    """Every *.yaml of the folders, lowest layer first, each in the order of its names."""
     try:
-        files = sorted(file for file in folder.iterdir() if file.suffix in (".yaml", ".yml"))
-        texts = {file.name: file.read_text() for file in files}
+        return parse(*(read_rules(folder) for folder in folders), version=version(PACKAGE))
+    except RuleError as error:
+        lines = "\n".join(f"{folders[one.layer]}/{one}" for one in error.problems)
+        raise ConfigurationError(lines) from error
+
+
+def read_rules(folder: Path) -> dict[str, str]:
+    """The text of every rule file, by name; its tests are none."""
+    try:
+        files = sorted(folder.iterdir())
+        wanted = [one for one in files if one.suffix in (".yaml", ".yml") and not is_test(one)]
+        texts = {file.name: file.read_text() for file in wanted}
     except OSError as error:
         raise ConfigurationError(
             f"the rules in {error.filename or folder} cannot be read ({error.strerror}): "
@@ -39,10 +66,12 @@ def load_rules(folder: Path) -> RuleSet:
         raise ConfigurationError(
             f"there is no rule file (*.yaml) in {folder}: name another folder with --rules"
         )
-    try:
-        return parse(texts)
-    except RuleError as error:
-        raise ConfigurationError(f"{folder}/{error}") from error
+    return texts
+
+
+def is_test(file: Path) -> bool:
+    """Whether the file holds tests of rules."""
+    return file.stem.endswith("_test")
 
 
 def load_policy(file: Path | None) -> Policy:
@@ -77,7 +106,7 @@ def _policy(file: Path, value: dict[Any, Any]) -> Policy:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
         wanted = first["msg"].lower()
-        if name.endswith("mode"):
+        if name.endswith(("mode", "mode_max")):
             wanted = f"write one of {', '.join(Mode)}"
         raise ConfigurationError(
             f"the policy {file} has {name}: {first['input']!r}: {wanted}"

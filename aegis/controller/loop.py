@@ -171,7 +171,8 @@ class Loop:
         """The policy, or while on hold one that acts on nothing."""
         if not self.held:
             return policy
-        return replace(policy, mode=Mode.OBSERVE, job_mode=Mode.OBSERVE)
+        held = Mode.OBSERVE
+        return replace(policy, mode=held, job_mode=held, mode_max=held)
 
     async def run(self) -> None:
         """Go round until cancelled. Raises PromiseBrokenError when the process must end."""

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import uvicorn
 
-from aegis.controller import app, sockets
+from aegis.controller import app, reload, sockets
 from aegis.controller.changes import Changes
-from aegis.controller.configuration import ConfigurationError, load_policy, load_rules
+from aegis.controller.configuration import ConfigurationError
+from aegis.controller.files import Files, Reloads
 from aegis.controller.loop import Loop, Retention
 from aegis.controller.notify import Notifier
 from aegis.controller.services import Services
@@ -25,9 +26,6 @@ from aegis.controller.store import CannotWriteError, Store, open_store
 from aegis.controller.streams import Streams
 from aegis.controller.systemd import Watchdog
 from aegis.controller.tokens import Tokens, ensure_admin
-from aegis.model.action import Notify
-from aegis.model.event import PolicyChanged, RulesLoaded
-from aegis.model.fault import Severity
 from aegis.model.policy import Mode, Policy
 from aegis.rules import RuleSet
 
@@ -43,8 +41,7 @@ class Settings:
 
     data: Path
     listen: list[str]
-    rules: Path
-    policy: Path | None
+    files: Files
     webhook: str
     webhook_secret: bytes
     public_url: str
@@ -59,7 +56,7 @@ class Settings:
 
 async def serve(settings: Settings) -> int:
     """Run a controller until it is told to end; returns the exit code."""
-    rules, policy = load_rules(settings.rules), load_policy(settings.policy)
+    rules, policy = settings.files.read()
     store = open_store(settings.data)
     try:
         return await _serve(settings, store, rules, policy)
@@ -105,6 +102,7 @@ def _put_together(settings: Settings, store: Store, address: str) -> Services:
         notifier=notifier,
         version=version,
         static=Path(__file__).parent / "static",
+        reloads=Reloads(settings.files),
     )
 
 
@@ -212,26 +210,6 @@ class _Running:
         task.add_done_callback(self._reloading.discard)
 
     async def _reload(self) -> None:
-        """Read rules and policy anew. What cannot be used changes nothing, and is said aloud."""
-        services, loop = self._services, self._services.loop
-        try:
-            rules = load_rules(self._settings.rules)
-            policy = loop.bounded(load_policy(self._settings.policy))
-            if rules.digest != loop.state.rules.digest:
-                await loop.command(
-                    lambda at: RulesLoaded(at=at, digest=rules.digest, text=rules.text)
-                )
-            if policy != services.cluster.policy:
-                await loop.command(
-                    lambda at: PolicyChanged(at=at, policy=policy, actor="policy file")
-                )
-        except (ConfigurationError, CannotWriteError) as error:
-            services.reloads.error = str(error)
-            text = f"Rules and policy were not reloaded, the ones before stay in force: {error}"
-            log.error("reload refused: %s", error)  # noqa: TRY400  expected trouble, no traceback
-            services.notifier.post(
-                Notify(kind="config.refused", severity=Severity.WARNING, text=text)
-            )
-            return
-        services.reloads.error, services.reloads.good_at = "", time.time()
-        log.info("rules and policy reloaded: digest=%s mode=%s", rules.digest, policy.mode)
+        """Whoever sent the signal reads the log and the metrics, not an answer."""
+        with contextlib.suppress(ConfigurationError, CannotWriteError):
+            await reload.reload(self._services)

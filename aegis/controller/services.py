@@ -7,6 +7,7 @@ from pathlib import Path
 from fastapi import Request, WebSocket
 
 from aegis.controller.changes import Changes
+from aegis.controller.files import Reloads
 from aegis.controller.loop import Loop
 from aegis.controller.notify import Notifier
 from aegis.controller.store import Store
@@ -15,14 +16,6 @@ from aegis.controller.tokens import Tokens
 from aegis.core.cluster import Cluster
 
 STUCK_SECONDS = 15.0  # a loop that has not gone round for so long is not ready
-
-
-@dataclass(slots=True)
-class Reloads:
-    """How the last reading of rules and policy went."""
-
-    error: str = ""  # why it was refused; the ones before stay in force
-    good_at: float = field(default_factory=time.time)
 
 
 @dataclass(slots=True, kw_only=True)

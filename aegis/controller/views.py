@@ -13,12 +13,13 @@ from aegis.core.forecast import Ettr, SparesForecast, ettr, spares
 from aegis.core.lemons import times_taken
 from aegis.core.story import seconds, tell
 from aegis.model.catalogue import CATALOGUE
-from aegis.model.fault import FaultClass
-from aegis.model.incident import Feedback, Incident, Remedy
+from aegis.model.fault import Fault, FaultClass
+from aegis.model.incident import Decision, Feedback, Incident, Remedy
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
-from aegis.model.policy import Policy
+from aegis.model.policy import Mode, Policy
 from aegis.rules import Rule
+from aegis.rules.explain import Explained
 
 FAILED_LATELY_SECONDS = 3600.0
 
@@ -103,6 +104,27 @@ class RulesView:
     digest: str
     rules: tuple[Rule, ...]
     reload_error: str  # why the last reload was refused; empty: it was not
+    modes: dict[str, dict[str, Mode]]  # by rule and group, "" for everywhere: as people set them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeRequest:
+    """How far a rule may go."""
+
+    mode: Mode | None  # none: as the policy says
+    reason: str
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesExplained:
+    """Why each rule that speaks of an incident's class fires or does not, as things are now."""
+
+    incident: str
+    fault: Fault  # what the rules are asked about
+    digest: str
+    rules: tuple[Explained, ...]
+    decision: Decision | None  # the last one that was made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

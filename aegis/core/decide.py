@@ -59,7 +59,7 @@ def _by(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident, why: s
         remedy=rule.remedy,
         mode=request.mode,
         result=result,
-        reason=_reason(cluster, rule, incident, result, said, why),
+        reason=_reason(request, rule, result, said, why),
         verdicts=said,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
         clears_when=_clears_when(incident, result, said),
@@ -140,19 +140,15 @@ def _result(request: Request, said: tuple[Verdict, ...]) -> DecisionResult:
 
 
 def _reason(
-    cluster: Cluster,
-    rule: Rule,
-    incident: Incident,
-    result: DecisionResult,
-    said: tuple[Verdict, ...],
-    why: str,
+    request: Request, rule: Rule, result: DecisionResult, said: tuple[Verdict, ...], why: str
 ) -> str:
+    incident = request.incident
     asks = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}" + (f" ({why})" if why else "")
     refused = [f"{one.rail} ({one.text})" for one in said if not one.passed]
     others = [one for one in said if not one.passed and one.rail != "mode"]
     match result:
         case DecisionResult.ACTED:
-            known = experience.words(cluster, incident.fault_class, rule.remedy)
+            known = experience.words(request.cluster, incident.fault_class, rule.remedy)
             return f"{asks}, and every rail lets it" + (f"; {known}" if known else "")
         case DecisionResult.WOULD_ACT:
             held = f"; besides, it would be held by {listed([o.rail for o in others])}"

@@ -41,12 +41,8 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
         case ev.ControllerStarted():
             cluster.epoch, cluster.version = event.epoch, event.version
             cluster.hears_since, cluster.silent_since = cluster.now, None
-        case ev.RulesLoaded():
-            cluster.rules_digest = event.digest
-        case ev.PolicyChanged():
-            cluster.policy = event.policy
-        case ev.RuleModeSet():
-            modes.apply(cluster, event)
+        case ev.RulesLoaded() | ev.PolicyChanged() | ev.RuleModeSet():
+            _configure(cluster, event)
         case ev.NodeReported():
             _on_report(cluster, rules, event.report)
         case ev.FaultObserved():
@@ -67,6 +63,16 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
             people.apply(cluster, rules, event)
         case _:
             assert_never(event)
+
+
+def _configure(cluster: Cluster, event: ev.RulesLoaded | ev.PolicyChanged | ev.RuleModeSet) -> None:
+    match event:
+        case ev.RulesLoaded():
+            cluster.rules_digest = event.digest
+        case ev.PolicyChanged():
+            cluster.policy = event.policy
+        case ev.RuleModeSet():
+            modes.apply(cluster, event)
 
 
 def _assigns(cluster: Cluster, changed: list[str]) -> list[Action]:

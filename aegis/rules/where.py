@@ -330,7 +330,8 @@ def _compiled_or_why_not(source: str) -> None:
             raise WhereError(0, f"not a CEL expression: {str(error).splitlines()[0]}") from error
         line, column, why = int(found[1]), int(found[2]), found[3]
         before = sum(len(text) + 1 for text in source.split("\n")[: line - 1])
-        why = why.partition(" expecting ")[0].replace("mismatched input '<EOF>'", "it ends too early")
+        why = why.partition(" expecting ")[0]
+        why = why.replace("mismatched input '<EOF>'", "it ends too early")
         raise WhereError(before + column - 1, f"not a CEL expression: {why}") from error
 
 

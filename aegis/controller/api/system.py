@@ -14,7 +14,6 @@ from aegis.controller.views import (
     MintedToken,
     PolicyView,
     Reason,
-    RulesView,
     Summary,
     TokenPage,
     TokenRequest,
@@ -64,13 +63,6 @@ async def resume(body: Reason, here: Here, token: Operator) -> Automation:
 
 def _automation(here: Services) -> Automation:
     return Automation(paused=here.cluster.paused, held=here.loop.held)
-
-
-@router.get("/rules")
-async def show_rules(here: Here) -> RulesView:
-    """The rules in force, in the order in which they are asked."""
-    rules = here.loop.state.rules
-    return RulesView(digest=rules.digest, rules=rules.rules, reload_error=here.reloads.error)
 
 
 @router.get("/meta")
