@@ -59,14 +59,14 @@ def test_different_things_stay_apart() -> None:
 
 
 def test_what_only_tells_more_of_a_fault_adds_its_details() -> None:
-    """The kernel log sends the context after the first line; nothing of it is lost while waiting."""
+    """The kernel log sends the context after the first line; nothing of it is lost meanwhile."""
     waiting = filled(
         fault(details=(("block", "umc"),)),
-        fault(count=0, details=(("block", "umc"), ("afid", "24"))),
+        fault(count=0, details=(("block", "umc"), ("bank", "0x96"))),
     )
     (spooled,) = waiting.pending(100)
     assert spooled.fault.count == 1
-    assert dict(spooled.fault.details) == {"block": "umc", "afid": "24"}
+    assert dict(spooled.fault.details) == {"block": "umc", "bank": "0x96"}
 
 
 def test_what_the_controller_may_have_seen_is_not_changed() -> None:
