@@ -28,7 +28,7 @@ class Settings:
     state_dir: Path
     socket: Path
     sys_root: Path
-    fabric: tuple[str, ...]
+    fabric: tuple[str, ...]  # interfaces or RDMA devices; empty or "auto": found out; or "none"
     poll_seconds: float
     labels: tuple[tuple[str, str], ...]
     proc_root: Path = Path("/proc")
@@ -68,7 +68,7 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
 
 
 def parse_fabric(text: str) -> list[str]:
-    """The interfaces in "fab0,fab1"."""
+    """The interfaces in "fab0,fab1". The words auto and none stand for themselves."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -185,8 +185,8 @@ def _interfaces(value: object) -> list[str]:
     if isinstance(value, str):
         return parse_fabric(value)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise ValueError("a list of network interfaces such as [fab0, fab1]")
-    return value
+        raise ValueError("a list of network interfaces such as [fab0, fab1], or auto or none")
+    return value or ["none"]
 
 
 def _yes_or_no(value: object) -> bool:
