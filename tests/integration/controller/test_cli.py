@@ -2,6 +2,9 @@
 
 import json
 
+from aegis.model.fault import FaultClass
+from aegis.model.node import Suppressed
+
 
 def test_status_goes_from_ok_to_degraded(make, agent):
     """The exit code says it too, for scripts."""
@@ -61,6 +64,20 @@ def test_a_minted_token_is_alone_on_stdout(shared, agent):
     agent(shared, "c3", token=token.strip()).send()
 
 
+def test_a_node_says_what_reads_it_and_what_was_suppressed(shared, agent):
+    """Who doubts a number sees where it comes from, and what did not come one by one."""
+    suppressed = Suppressed(fault_class=FaultClass.GPU_ECC_CORRECTABLE, merged=9_999, dropped=3)
+    agent(shared, "c4").send(
+        sources=(("gpu", "amdsmi 7.0.2 over a library"),), suppressed=(suppressed,)
+    )
+    shown = shared.cli("nodes", "show", "c4").stdout
+    assert "amdsmi 7.0.2 over a library" in shown
+    assert "gpu.ecc.correctable: 9999 merged into the count of others, 3 dropped" in shown
+    scraped = shared.get("/metrics").text
+    labels = 'class="gpu.ecc.correctable",how="merged",node="c4"'
+    assert f"aegis_agent_faults_suppressed_total{{{labels}}} 9999.0" in scraped
+
+
 def test_incidents_tell_their_story(make, agent):
     """The list has a headline for each; `show` tells it whole with its timeline."""
     program = make().start()
@@ -74,6 +91,7 @@ def test_incidents_tell_their_story(make, agent):
     story = program.cli("incidents", "show", "inc-000001").stdout
     assert story.startswith("inc-000001")
     assert "Evidence" in story
+    assert "What to look at" in story
     assert "Timeline" in story
 
 
