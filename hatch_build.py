@@ -1,7 +1,7 @@
 """The build hook: puts what is made or kept elsewhere into the wheel and the sdist.
 
     dashboards/web        built by npm      aegis/controller/static
-    rules/*.yaml          as they are       aegis/rules/shipped
+    rules/                as they are       aegis/rules/shipped, with their tests
     examples/bytes_lm     as it is          aegis/cli/demo/bytes_lm
 
 A wheel built from the sdist finds the dashboard built already, so `pip install` needs no Node. An
@@ -31,7 +31,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
     def _kept_elsewhere(self, root: Path) -> dict[str, str]:
         rules = {
-            str(file): f"aegis/rules/shipped/{file.name}" for file in root.glob("rules/*.yaml")
+            str(file): f"aegis/rules/shipped/{file.relative_to(root / 'rules')}"
+            for pattern in ("*.yaml", "tests/*.yaml")
+            for file in (root / "rules").glob(pattern)
         }
         example = root / "examples" / "bytes_lm"
         scripts = {

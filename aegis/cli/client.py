@@ -119,6 +119,23 @@ class Client:
             if not cursor:
                 return
 
+    def lines(self, path: str) -> Iterator[bytes]:
+        """What the controller sends line by line."""
+        import httpx  # noqa: PLC0415  not for --help
+
+        try:
+            with httpx.stream("GET", f"{self.url}/api/v1{path}", timeout=ANSWER_SECONDS) as answer:
+                if not answer.is_success:
+                    raise self._refused(answer.status_code, answer.read().decode())
+                for line in answer.iter_lines():
+                    yield line.encode()
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise CommandError(
+                f"there is no controller at {self.url} ({_cause(error)})",
+                "start one with `aegis controller`, or name it with --controller",
+                Exit.UNREACHABLE,
+            ) from error
+
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """What the controller answers to a change. A request that is repeated is done once."""
         return self._ask("POST", path, body)

@@ -26,6 +26,7 @@ _ORDER = (
     "incidents",
     "forecast",
     "windows",
+    "rules",
     "pause",
     "resume",
     "scan",

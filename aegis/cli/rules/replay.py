@@ -1,0 +1,191 @@
+"""Recorded events against changed rules, decision by decision.
+
+The events are replayed by the real core with the rules of then, so the fleet is at every moment as
+it really was. Beside it, each event that may lead to a decision is also stepped on a copy of that
+moment with the changed rules; what they decide is noted and the copy thrown away. So the old and
+the new rules are always asked about the same fleet.
+
+What that cannot know: how things would have gone on after the first act that differs. A rung of a
+ladder counts the attempts that were really made, and so do budgets and cooldowns.
+"""
+
+import copy
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+
+from aegis.core.cluster import Cluster
+from aegis.core.decide import DRAINS
+from aegis.core.step import step
+from aegis.model.event import ControllerStarted, Event, FaultObserved, PolicyChanged, RulesLoaded
+from aegis.model.incident import Decision, DecisionResult, Incident, IncidentState
+from aegis.model.policy import Mode
+from aegis.rules import RuleSet, parse_text
+from aegis.wire import WireError, decode
+
+_HEAD = re.compile(rb'\{"number":\d+,')
+_RANKS = {
+    DecisionResult.NOTHING: 0,
+    DecisionResult.BLOCKED: 1,
+    DecisionResult.WOULD_ACT: 2,
+    DecisionResult.NEEDS_APPROVAL: 3,
+    DecisionResult.ACTED: 4,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one set of rules came to about one incident."""
+
+    rule: str = ""
+    remedy: str = "watch"
+    result: str = ""
+    reason: str = ""
+
+    @property
+    def touches(self) -> bool:
+        """Whether something would have been done."""
+        return self.result == DecisionResult.ACTED
+
+    @property
+    def takes_node(self) -> bool:
+        """Whether a node would have been taken away."""
+        return self.touches and self.remedy in DRAINS
+
+
+@dataclass(slots=True, kw_only=True)
+class Compared:
+    """One incident under both sets of rules."""
+
+    at: float
+    fault_class: str
+    node: str
+    device: str
+    job: str = ""
+    old: Answer = field(default_factory=Answer)
+    new: Answer = field(default_factory=Answer)
+
+    @property
+    def differs(self) -> bool:
+        """Whether anybody would notice."""
+        return (self.old.remedy, self.old.result) != (self.new.remedy, self.new.result)
+
+
+@dataclass(slots=True, kw_only=True)
+class Replay:
+    """What came of it."""
+
+    events: int = 0
+    begins_at: float = 0.0
+    ends_at: float = 0.0
+    unreadable: int = 0  # events that could not be read or stepped
+    is_whole: bool = True  # the log reached back to its beginning
+    incidents: dict[str, Compared] = field(default_factory=dict)
+
+
+def replay(
+    lines: Iterable[bytes], changed: RuleSet, *, since: float = 0.0, mode: Mode | None = None
+) -> Replay:
+    """Replay an exported log. `mode` asks what would be if the policy had that mode."""
+    player = _Player(changed, since, mode)
+    for line in lines:
+        player.take(line)
+    return player.replay
+
+
+class _Player:
+    def __init__(self, changed: RuleSet, since: float, mode: Mode | None) -> None:
+        self.replay = Replay()
+        self._cluster, self._rules, self._changed = Cluster(), RuleSet(), changed
+        self._since, self._mode = since, mode
+
+    def take(self, line: bytes) -> None:
+        if line.startswith(b'{"aegis_events"'):
+            self.replay.is_whole = b'"first_number": 1' in line
+            return
+        if not line.strip():
+            return
+        try:
+            event = decode(_HEAD.sub(b"{", line, count=1))
+            self._step(event)
+        # A log of another version, or one that does not begin at its beginning, may hold what this
+        # one cannot step: such an event is counted and passed over.
+        except (WireError, AssertionError, LookupError, AttributeError):
+            self.replay.unreadable += 1
+
+    def _step(self, event: Event) -> None:
+        found = self.replay
+        found.events += 1
+        found.begins_at = found.begins_at or event.at
+        found.ends_at = event.at
+        if isinstance(event, RulesLoaded):
+            self._rules = parse_text(event.text)
+        before = _copy(self._cluster)
+        known = set(self._cluster.incidents)
+        cluster = self._cluster
+        step(cluster, self._rules, event)
+        touched = {name for kind, name in cluster.touched if kind == "incident"}
+        cluster.touched.clear()
+        if event.at < self._since or isinstance(
+            event, ControllerStarted | RulesLoaded | PolicyChanged
+        ):
+            return
+        # Without an open incident nothing can be decided anew, but by a fault.
+        if not (touched or before.open_incidents or isinstance(event, FaultObserved)):
+            return
+        old = cluster if self._mode is None else self._shadow(before, self._rules, event)
+        new = self._shadow(before, self._changed, event)
+        for name in sorted(touched | before.open_incidents | (set(new.incidents) - known)):
+            self._note(name, before.incidents.get(name), old, new)
+
+    def _shadow(self, before: Cluster, rules: RuleSet, event: Event) -> Cluster:
+        cluster = _copy(before)
+        cluster.rules_digest = rules.digest
+        if self._mode is not None:
+            mode = self._mode
+            cluster.policy = replace(cluster.policy, mode=mode, mode_max=Mode.ENFORCE)
+            cluster.rule_modes = {}
+        step(cluster, rules, event)
+        return cluster
+
+    def _note(self, name: str, before: Incident | None, old: Cluster, new: Cluster) -> None:
+        incident = new.incidents.get(name) or old.incidents.get(name)
+        if incident is None:
+            return
+        one = self.replay.incidents.get(name)
+        if one is None:
+            if before is not None and before.state is IncidentState.CLOSED:
+                return
+            one = self.replay.incidents[name] = Compared(
+                at=incident.phases.opened_at,
+                fault_class=incident.fault_class,
+                node=incident.node or "",
+                device=incident.device,
+            )
+        one.fault_class, one.job = incident.fault_class, incident.job or one.job
+        seen = len(before.decisions) if before else 0
+        one.old = _stronger(one.old, _made(old.incidents.get(name), seen))
+        one.new = _stronger(one.new, _made(new.incidents.get(name), seen))
+
+
+def _made(incident: Incident | None, seen: int) -> Iterator[Decision]:
+    yield from incident.decisions[seen:] if incident else ()
+
+
+def _stronger(answer: Answer, decisions: Iterable[Decision]) -> Answer:
+    """The answer that does the most, and of those the last."""
+    for one in decisions:
+        rank = _RANKS.get(DecisionResult(answer.result), -1) if answer.result else -1
+        if _RANKS[one.result] >= rank:
+            answer = Answer(rule=one.rule, remedy=one.remedy, result=one.result, reason=one.reason)
+    return answer
+
+
+def _copy(cluster: Cluster) -> Cluster:
+    """A copy that can be stepped by itself: what it holds is frozen, only the holders are copied."""
+    twin = copy.copy(cluster)
+    for one in fields(twin):
+        value = getattr(twin, one.name)
+        if isinstance(value, dict | set | list):
+            setattr(twin, one.name, value.copy())
+    return twin

@@ -1,0 +1,139 @@
+"""`aegis rules simulate`: recorded events against changed rules."""
+
+import argparse
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from aegis.cli import show
+from aegis.cli.client import Client, CommandError, Exit
+from aegis.cli.rules.folders import folders_of, load
+from aegis.cli.rules.replay import Compared, Replay, replay
+from aegis.model.policy import Mode
+from aegis.rules.form import seconds
+
+CANNOT_KNOW = (
+    "Each decision is compared on the fleet as it really was at that moment. How things would have "
+    "gone on after the first act that differs is not known: budgets, cooldowns, spares and ladders "
+    "count what was really done."
+)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay, and tell what would have been otherwise."""
+    changed = load(folders_of(arguments))
+    since = _since(arguments.since)
+    mode = Mode(arguments.as_mode) if arguments.as_mode else None
+    lines = _of_file(arguments.events) if arguments.events else _of_controller(arguments)
+    found = replay(lines, changed, since=since, mode=mode)
+    if not found.events:
+        raise CommandError("there is no event to replay", "export some, or name a longer --since")
+    if arguments.output == "json":
+        show.as_json(_jsonable(found))
+    else:
+        _print(found, everything=arguments.all)
+    return Exit.OK
+
+
+def _since(text: str) -> float:
+    if not text:
+        return 0.0
+    try:
+        return time.time() - seconds(text)
+    except ValueError as error:
+        raise CommandError(f"--since: {error}", code=Exit.USAGE) from error
+
+
+def _of_file(file: Path) -> Iterator[bytes]:
+    try:
+        with file.open("rb") as opened:
+            yield from opened
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {(error.strerror or '').lower()}") from error
+
+
+def _of_controller(arguments: argparse.Namespace) -> Iterator[bytes]:
+    yield from Client.of(arguments).lines("/events/export")
+
+
+def _print(found: Replay, *, everything: bool) -> None:
+    all_of_them = list(found.incidents.values())
+    shown = all_of_them if everything else [one for one in all_of_them if one.differs]
+    show.table(
+        ("OPENED", "NODE", "DEVICE", "CLASS", "JOB", "OLD RULES", "NEW RULES"),
+        [
+            (
+                show.moment(one.at),
+                one.node or "-",
+                one.device,
+                one.fault_class,
+                one.job or "-",
+                _answer(one, "old"),
+                _answer(one, "new"),
+            )
+            for one in shown
+        ],
+        "no decision would have been another",
+    )
+    print()
+    show.pairs(_summary(found))
+    print(f"\n{CANNOT_KNOW}")
+
+
+def _answer(one: Compared, which: str) -> str:
+    answer = one.old if which == "old" else one.new
+    if not answer.result:
+        return "only watched"
+    return f"{answer.remedy}: {answer.result} ({answer.rule or 'no rule'})"
+
+
+def _summary(found: Replay) -> list[tuple[str, object]]:
+    of = found.incidents.values()
+    old_nodes, new_nodes = _nodes(of, "old"), _nodes(of, "new")
+    old_jobs, new_jobs = _jobs(of, "old"), _jobs(of, "new")
+    days = (found.ends_at - found.begins_at) / 86400
+    begins = "" if found.is_whole else "; the log no longer reaches back to its beginning"
+    return [
+        ("replayed", f"{found.events} events of {days:.1f} days{begins}"),
+        ("incidents", f"{len(of)}, {sum(one.differs for one in of)} answered otherwise"),
+        ("nodes touched", f"{len(old_nodes)} by the old rules, {len(new_nodes)} by the new"),
+        ("only by the new", _names(new_nodes - old_nodes)),
+        ("only by the old", _names(old_nodes - new_nodes)),
+        ("jobs touched", f"{len(old_jobs)} by the old rules, {len(new_jobs)} by the new"),
+        ("not replayed", f"{found.unreadable} events" if found.unreadable else ""),
+    ]
+
+
+def _nodes(of: Iterable[Compared], which: str) -> set[str]:
+    return {one.node for one in of if (one.old if which == "old" else one.new).takes_node}
+
+
+def _jobs(of: Iterable[Compared], which: str) -> set[str]:
+    touched = {one.job for one in of if (one.old if which == "old" else one.new).touches}
+    return touched - {""}
+
+
+def _names(names: set[str]) -> str:
+    few = sorted(names)
+    more = f" and {len(few) - 20} more" if len(few) > 20 else ""
+    return ", ".join(few[:20]) + more
+
+
+def _jsonable(found: Replay) -> dict[str, Any]:
+    of = found.incidents.values()
+    return {
+        "events": found.events,
+        "begins_at": found.begins_at,
+        "ends_at": found.ends_at,
+        "is_whole": found.is_whole,
+        "unreadable": found.unreadable,
+        "nodes": {which: sorted(_nodes(of, which)) for which in ("old", "new")},
+        "jobs": {which: sorted(_jobs(of, which)) for which in ("old", "new")},
+        "incidents": [
+            {"id": name, **asdict(one), "differs": one.differs}
+            for name, one in found.incidents.items()
+        ],
+        "cannot_know": CANNOT_KNOW,
+    }
