@@ -23,7 +23,7 @@ exit codes: 0 good, 1 a mistake or a failed test, 3 there is no such rule or inc
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Check, test, show and explain rules, replay the past with them, and say how far they may go."""
+    """Check, test, show and explain rules, replay the past with them, set how far they may go."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     verbs = parser.add_subparsers(metavar="VERB", required=True)

@@ -182,7 +182,7 @@ def _stronger(answer: Answer, decisions: Iterable[Decision]) -> Answer:
 
 
 def _copy(cluster: Cluster) -> Cluster:
-    """A copy that can be stepped by itself: what it holds is frozen, only the holders are copied."""
+    """A copy that can be stepped by itself: what is held is frozen, only the holders are copied."""
     twin = copy.copy(cluster)
     for one in fields(twin):
         value = getattr(twin, one.name)

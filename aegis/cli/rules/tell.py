@@ -137,7 +137,7 @@ def _rungs(rule: dict[str, Any]) -> list[str]:
 def _modes(rule: dict[str, Any], modes: dict[str, dict[str, str]]) -> str:
     own = modes.get(rule["id"], {})
     told = [f"{mode} on {group}" if group else mode for group, mode in own.items()]
-    return rule["mode"] + (f"; set to {', '.join(told)}" if told else "")
+    return str(rule["mode"]) + (f"; set to {', '.join(told)}" if told else "")
 
 
 def run_explain(arguments: argparse.Namespace) -> int:
