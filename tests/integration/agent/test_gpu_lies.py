@@ -1,5 +1,9 @@
 """What amdsmi says that is not so; each lie is told by the simulated library."""
 
+import os
+import subprocess
+import sys
+
 from aegis_agent.simulated import devices
 
 GONE = (2, 42, 4294967295, 52)  # NOT_SUPPORTED, EIO, ENODEV, ENOENT
@@ -110,6 +114,28 @@ def test_no_permission_is_no_loss(seen, controller, gpus):
     for _ in range(5):
         controller.wait_fresh("gpu1")
     assert controller.gpu_conditions() == []
+
+
+RESERVED_PAGES = """
+import amdsmi
+amdsmi.amdsmi_init()
+amdsmi.amdsmi_get_gpu_memory_reserved_pages(amdsmi.amdsmi_get_processor_handles()[1])
+"""
+
+
+def test_a_call_that_its_package_cannot_answer_is_not_the_one_that_is_made(
+    seen, environment, controller, gpus
+):
+    """The list of reserved pages is a TypeError once there is one; that of bad pages is a list."""
+    devices.add_bad_page(gpus, 1, 0x1000)
+    told = subprocess.run(
+        [sys.executable, "-c", RESERVED_PAGES],
+        env=os.environ | environment, check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "TypeError" in told.stderr
+    assert controller.wait_fault("gpu.memory.bad_page").device == "gpu1"
+    controller.wait_fresh("gpu1")
+    assert controller.counters("gpu1")["bad_pages"] == 1
 
 
 def test_handles_in_another_order_are_the_same_gpus(start_agent, controller, gpus):
