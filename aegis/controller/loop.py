@@ -38,6 +38,7 @@ from aegis.controller.tally import Tally
 from aegis.core.cluster import ENDED
 from aegis.core.operate import refusal
 from aegis.core.recover import assignments
+from aegis.core.repair import orders
 from aegis.model.action import Action, Assign, Notify
 from aegis.model.event import (
     ControllerStarted,
@@ -142,6 +143,7 @@ class Loop:
             sequence=sequence,
             stored=self._intake.stored(spool),
             assignments=assignments(self.state.cluster, node),
+            orders=orders(self.state.cluster, node),
         )
 
     # Its life

@@ -14,6 +14,7 @@ from aegis.model.node import Health, NodeReport, Sender
 from aegis.wire import Answer, Report
 from aegis_agent.book import Book
 from aegis_agent.bridge import Bridge
+from aegis_agent.orders import Orders
 from aegis_agent.probes.clock import ControllerTime
 from aegis_agent.senses import all_senses
 from aegis_agent.senses.sense import Sense
@@ -48,6 +49,14 @@ class Agent:
             changed=self._launchers_changed,
             expected=_known_launchers(spool),
         )
+        self._orders = Orders(
+            spool=spool,
+            node=settings.node,
+            boot_id=self._book.boot_id,
+            socket=settings.helper_socket,
+            now=host.now,
+            changed=self._urge,
+        )
         self._uplink = Uplink(
             controller=settings.controller,
             node=settings.node,
@@ -70,6 +79,7 @@ class Agent:
                 tasks.create_task(self._beat())
         finally:
             notify("STOPPING=1")
+            self._orders.close()
             await self._bridge.close()
 
     async def _speak(self) -> None:
@@ -128,13 +138,17 @@ class Agent:
             self._settings, self._book, self._senses, self._bridge.states(), self._sequence
         )
         self._asked = (self._sequence, report.sent_at)
-        return report
+        told = replace(report.report, order_results=self._orders.results())
+        return replace(report, report=told)
 
     def _heed(self, answer: Answer) -> None:
         sequence, asked_at = self._asked
         if answer.sequence == sequence:
             self._book.controller_time = ControllerTime(
                 asked_at=asked_at, sent_at=answer.sent_at, heard_at=host.now()
+            )
+            self._orders.take(
+                answer.orders, epoch=answer.epoch, sent_at=answer.sent_at, asked_at=asked_at
             )
         self._bridge.assign(answer.assignments)
         if self._spool.forget(answer.stored) and len(self._spool):

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _USAGE = 2
 _FLAGS = (
     "node", "controller", "token_file", "state_dir", "socket", "sys_root", "fabric", "poll_seconds",
-    "kernel_log",
+    "kernel_log", "helper_socket",
 )  # fmt: skip
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--socket", type=Path, metavar="PATH", help="where launchers reach the agent")
     add("--sys-root", type=Path, metavar="DIR", help="read links here instead of in /sys")
     add("--kernel-log", type=Path, metavar="PATH", help="read kernel lines here, not /dev/kmsg")
+    add("--helper-socket", type=Path, metavar="PATH", help="where the root helper listens")
     add(
         "--fabric",
         type=reading.parse_fabric,

@@ -12,6 +12,7 @@ from aegis_agent.probes import check_entry
 from aegis_agent.probes.check_entry import Check, CheckEntryError
 
 CONTROLLER = "http://127.0.0.1:8500"
+HELPER_SOCKET = Path("/run/aegis-helper.sock")
 
 
 class SettingsError(Exception):
@@ -37,6 +38,7 @@ class Settings:
     clock_skew_seconds: float = 1.0  # allowed between this node's clock and the controller's
     checks: tuple[Check, ...] = ()  # the site's own
     kernel_log: Path | None = Path("/dev/kmsg")  # None: not read
+    helper_socket: Path = HELPER_SOCKET  # of the root helper, where it is installed
     gpu_events: bool = False  # amdsmi's pushed events as well: the listener holds /dev/kfd
     nvidia_events: bool = False  # Xid from NVML as well: where the kernel log cannot be read
 
@@ -62,6 +64,7 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
         clock_skew_seconds=chosen.get("clock_skew_seconds") or 1.0,
         checks=_all_checks(chosen.get("checks", []), path),
         kernel_log=chosen.get("kernel_log") or _default_kernel_log(chosen),
+        helper_socket=chosen.get("helper_socket") or HELPER_SOCKET,
         gpu_events=bool(chosen.get("gpu_events")),
         nvidia_events=bool(chosen.get("nvidia_events")),
     )
@@ -217,6 +220,7 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "clock_skew_seconds": _skew,
     "checks": _checks,
     "kernel_log": _path,
+    "helper_socket": _path,
     "gpu_events": _yes_or_no,
     "nvidia_events": _yes_or_no,
 }

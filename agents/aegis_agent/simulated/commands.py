@@ -26,6 +26,14 @@ def add_gpu_commands(commands: Commands) -> None:
     command.add_argument("message", metavar="MESSAGE", nargs="?", default="")
     _do(command, lambda c: devices.push_event(c.folder, c.gpu, c.name, c.message))
 
+    command = add(commands, "hive", "set the GPUs with which it is linked, and reset")
+    command.add_argument("hive", type=int, metavar="HIVE", help="its number; 0: none")
+    _do(command, lambda c: devices.set_hive(c.folder, c.gpu, c.hive))
+
+    command = add(commands, "stubborn", "let a reset leave its error counts (1), or clear them (0)")
+    command.add_argument("stubborn", type=int, choices=(0, 1))
+    _do(command, lambda c: devices.set_stubborn(c.folder, c.gpu, stubborn=bool(c.stubborn)))
+
     command = add(commands, "lost", "let a GPU fall off the bus (1), or return (0)")
     command.add_argument("lost", type=int, choices=(0, 1))
     _do(command, lambda c: devices.set_lost(c.folder, c.gpu, lost=bool(c.lost)))

@@ -46,6 +46,7 @@ def init(folder: Path, gpus: int = 8) -> None:
         put(gpu / "metrics", "power_w 140\ntemp_hotspot_c 45\ntemp_mem_c 44")
         put(gpu / "xgmi_error", "0")
         put(gpu / "xgmi_links", " ".join("U" * max(0, min(gpus, 8) - 1)))
+        put(gpu / "xgmi_hive", str(index // 8 + 1) if gpus > 1 else "0")
         put(gpu / "processes", "")
         put(gpu / "lost", "0")
     put(folder / "faults", "")
@@ -120,6 +121,16 @@ def set_xgmi_link(folder: Path, gpu: int, link: int, state: str) -> None:
         raise NoSuchDeviceError(f"gpu{gpu} has no link {link}; it has {len(letters)} links")
     letters[link] = LINK_STATES[state]
     put(path, " ".join(letters))
+
+
+def set_hive(folder: Path, gpu: int, hive: int) -> None:
+    """To which GPUs it is linked: those of the same number are reset together; 0: to none."""
+    put(_gpu(folder, gpu) / "xgmi_hive", str(hive))
+
+
+def set_stubborn(folder: Path, gpu: int, *, stubborn: bool) -> None:
+    """Whether a reset leaves its error counts as they are."""
+    put(_gpu(folder, gpu) / "stubborn", str(int(stubborn)))
 
 
 def hide_block(folder: Path, gpu: int, block: str) -> None:

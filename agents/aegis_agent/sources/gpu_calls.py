@@ -38,6 +38,7 @@ _FUNCTIONS = {
     "violation_status": "amdsmi_get_violation_status",
     "process_list": "amdsmi_get_gpu_process_list",
     "xgmi_link_status": "amdsmi_get_gpu_xgmi_link_status",
+    "xgmi_info": "amdsmi_get_xgmi_info",
     "gpu_cper_entries": "amdsmi_get_gpu_cper_entries",
     "afids_from_cper": "amdsmi_get_afids_from_cper",
 }

@@ -27,6 +27,7 @@ def identity(address: str, calls: Calls, handle: Any, ask: Ask) -> dict[str, Any
             filter(None, (text(ask("compute_partition")), text(ask("memory_partition"))))
         ),
         "vram_mb": str(number((ask("vram_info") or {}).get("vram_size")) or ""),
+        "hive": _hive(ask("xgmi_info")),
     }
     return {
         "bdf": address,
@@ -34,6 +35,12 @@ def identity(address: str, calls: Calls, handle: Any, ask: Ask) -> dict[str, Any
         "serial": text(board.get("product_serial")).replace(" ", "") or UNKNOWN,
         "facts": {name: value for name, value in facts.items() if value},
     }
+
+
+def _hive(answer: Any) -> str:
+    """The GPUs that have it in common are linked, and reset together."""
+    hive = number((answer or {}).get("xgmi_hive_id"))
+    return f"{hive:x}" if hive else ""
 
 
 def _firmware(answer: Any) -> dict[str, str]:

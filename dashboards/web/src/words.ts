@@ -53,6 +53,8 @@ export const REMEDIES: Record<Remedy, string> = {
   restart: "Restart the ranks in place",
   drain_saving: "Save, then move off the node",
   drain_now: "Move off the node without saving",
+  reset_domain: "Move off the node and reset its GPUs",
+  reboot: "Move off the node and reboot it",
 };
 
 export const RESULTS: Record<DecisionResult, { tone: Tone; label: string; means: string }> = {

@@ -16,7 +16,11 @@
  *     gpuN/throttle           lines "KIND PERCENT SINCE_MS BASE": kept since then, over a count
  *     gpuN/xgmi_error         0, 1 or 2
  *     gpuN/xgmi_links         a letter per link: U up, D down, X disabled
- *     gpuN/processes          lines "PID NAME VRAM_BYTES"
+ *     gpuN/xgmi_hive          the number of its hive; 0: none. Those of one hive are reset together
+ *     gpuN/processes          lines "PID NAME VRAM_BYTES": a reset of the hive kills them
+ *     gpuN/resets             how often it was reset
+ *     gpuN/stubborn           "1": a reset leaves its error counts as they are
+ *     reset_ms                how long a reset takes; default: 200
  *     gpuN/cper               error records back to back, and a byte of zero
  *     cper_afids              lines "RECORD_ID AFID…": what the library says of a record
  *     gpuN/lost               "1": live reads fail as they do for a GPU that fell off the bus
