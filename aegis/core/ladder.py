@@ -6,7 +6,8 @@ Three things keep it from climbing blindly:
 - What needs hands first (links, PCIe, on-die memory) skips rungs that only reset or reboot.
 - A failure that wanders from device to device is the application's, not the hardware's: the first
   rung stays. The same device twice is hardware.
-- Above the last rung there are only people.
+- Above the last rung there are only people: a node that a rung may take away is taken and left to
+  them, any other rule tells them.
 """
 
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from aegis.model.incident import Incident, Remedy
 from aegis.model.memory import Attempt, Memory
 from aegis.rules import Rule, Rung
 from aegis.rules.physical import SOFT, needs_hands
+
+STAYING = (Remedy.COUNT, Remedy.NOTIFY, Remedy.RESTART)  # the node keeps its ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,7 @@ def choose(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> St
     hands = needs_hands(fault)
     rungs = [one for one in rule.ladder if not (hands and one.remedy.value in SOFT)]
     if not rungs:
-        return Step(remedy=Remedy.NOTIFY, why="it needs hands first, and every rung is a reset")
+        return _end(rule, "it needs hands first, which no reset or reboot is")
     said: list[str] = []
     below: Remedy | None = None
     for rung in rungs:
@@ -47,8 +50,13 @@ def choose(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> St
             return Step(remedy=rung.remedy, why=elsewhere)
         said.append(_told(rung, len(here), incident.device))
         below = Remedy.RESTART if rung.remedy is Remedy.RESTART else below
-    why = f"{listed(said)}, and there is no rung above: people must look"
-    return Step(remedy=Remedy.NOTIFY, why=why, below=below)
+    return _end(rule, f"{listed(said)}, and there is no rung above: people must look")
+
+
+def _end(rule: Rule, why: str) -> Step:
+    """Where no rung is left."""
+    takes = any(one.remedy not in STAYING for one in rule.ladder)
+    return Step(remedy=Remedy.DRAIN_NOW if takes else Remedy.NOTIFY, why=why)
 
 
 def _tried(cluster: Cluster, rule: Rule, incident: Incident, rung: Rung) -> list[Attempt]:

@@ -4,9 +4,12 @@ A block is a command, a line `----`, and what came of it: orders to launchers (`
 people (`!!`), and every job, node and incident that is not as it was. Each command takes a second.
 
     policy MODE [name=value …]            what Aegis may do here
-    rule ID: CLASS -> REMEDY [hold_down=policy|SECONDS] [mode=MODE]
+    rule ID: CLASS -> REMEDY [for=policy|SECONDS] [mode=MODE] [count=N] [within=TIME] [scope=S]
+         [attempts=N] [if_fails=REMEDY[:ATTEMPTS],REMEDY] [guard.NAME=VALUE]
+    mode RULE MODE [group=G]              a person says how far a rule may go
     rules shipped                         the rule sets of this repository
-    nodes N … [job=J] [nodes=2] [spares=0] [restarts=3] [rack=R] [switch=S]   agents connect,
+    nodes N … [job=J] [nodes=2] [spares=0] [restarts=3] [rack=R] [switch=S]
+          [group=G]                       agents connect,
                                           each with a launcher
     obey N …                              launchers do what they were told last
     train N … step=S [checkpoint=C]       their ranks have come so far
@@ -16,7 +19,7 @@ people (`!!`), and every job, node and incident that is not as it was. Each comm
     launcher N                            the node's launcher is started anew
     leave N                               the node's launcher is gone
     reboot N                              the node starts anew, its launcher with it
-    fault N DEVICE CLASS [count=1] [ago=0] [severity=error]
+    fault N DEVICE CLASS [count=1] [ago=0] [severity=error] [afid=N]
     down N IFACE / up N IFACE             a link: its fault and its condition
     say N … / late N / twice N            a report as it is; an overtaken one; the same one again
     wait SECONDS [without=N,M]            ticks pass; all nodes but these are heard
@@ -55,6 +58,7 @@ from aegis.rules import RuleSet, parse
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 SHIPPED = Path(__file__).parents[2] / "rules"
 START = 1000.0
+LABELS = ("rack", "switch", "group")
 
 
 class Scenario:
@@ -103,7 +107,7 @@ class Scenario:
             "title": "T",
             "class": fault_class,
             "remedy": remedy,
-        } | named
+        } | _keys(named)
         self.sites.setdefault("rules", []).append(
             "  - {" + ", ".join(f"{key}: {value}" for key, value in body.items()) + "}"
         )
@@ -134,7 +138,9 @@ class Scenario:
                 session=self.session,
                 sequence=0,
                 boot_id="boot1",
-                labels=tuple((key, named[key]) for key in ("rack", "switch") if key in named),
+                labels=tuple(
+                    (key, named[key]) for key in ("rack", "switch", "group") if key in named
+                ),
                 launchers=(self._fresh(spec, node),),
             )
         return self._say(plain)
@@ -276,6 +282,7 @@ class Scenario:
             observed_at=self.at - float(named.get("ago", 0)),
             boot_id=named.get("boot", self.reports[node].boot_id),
             count=int(named.get("count", 1)),
+            details=(("afid", named["afid"]),) if "afid" in named else (),
             evidence=(Evidence(source="probe", text=f"{fault_class} was read on {device}"),),
         )
         return self._observe(fault)
@@ -366,6 +373,16 @@ class Scenario:
         name, feedback, *reason = plain
         kind = partial(ev.IncidentJudged, feedback=Feedback(feedback))
         return self._say_to(kind, [name, *reason], named)
+
+    def do_mode(self, plain, named):
+        rule, mode = plain
+        wanted = None if mode == "policy" else Mode(mode)
+        group = named.get("group", "")
+        return self._asked(
+            ev.RuleModeSet(
+                at=self.at, rule=rule, mode=wanted, group=group, actor="alice", reason="try"
+            )
+        )
 
     def do_pause(self, plain, named):
         return self._asked(ev.AutomationPaused(at=self.at, actor="alice", reason=" ".join(plain)))
@@ -465,6 +482,23 @@ class Scenario:
         for name, incident in self.cluster.incidents.items():
             texts[name] = f"{name} {incident.state}: {incident.headline}"
         return texts
+
+
+def _keys(named: dict[str, str]) -> dict[str, str]:
+    """What a `rule` line says in short, as YAML."""
+    body = {key: value for key, value in named.items() if not key.startswith("guard.")}
+    if "if_fails" in body:
+        rungs = [one.partition(":") for one in body["if_fails"].split(",")]
+        body["if_fails"] = (
+            "["
+            + ", ".join(
+                f"{{remedy: {remedy}{', attempts: ' + times if times else ''}}}"
+                for remedy, _, times in rungs
+            )
+            + "]"
+        )
+    guard = [f"{key[6:]}: {value}" for key, value in named.items() if key.startswith("guard.")]
+    return body | ({"guard": f"{{{', '.join(guard)}}}"} if guard else {})
 
 
 def show(action: Action) -> str:

@@ -1,4 +1,4 @@
-"""The rules of a running controller: in layers, read anew, explained, replayed, each with a mode."""
+"""The rules of a running controller: layers, reloads, modes, explanations, replays."""
 
 import json
 import os
