@@ -10,6 +10,7 @@
 port follows its link. What no driver has is not there: bnxt_re has no counters/ folder.
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,7 +129,13 @@ def set_counter(root: Path, device: str, counter: str, value: str) -> None:
     path = _counter(root, device, counter)
     if path.is_dir():
         path.rmdir()
-    _write(path, value)
+    hung = path.is_fifo()
+    if hung:
+        path = path.rename(path.with_name(f".{counter}.hung"))
+    _write(path.with_name(counter), value)
+    if hung:  # whoever reads it is let go
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        path.unlink()
 
 
 def make_unreadable(root: Path, device: str, counter: str) -> None:
@@ -136,6 +143,13 @@ def make_unreadable(root: Path, device: str, counter: str) -> None:
     path = _counter(root, device, counter)
     path.unlink()
     path.mkdir()
+
+
+def make_hang(root: Path, device: str, counter: str) -> None:
+    """Reading the counter does not end, as when the card's firmware is wedged."""
+    path = _counter(root, device, counter)
+    path.unlink()
+    os.mkfifo(path)
 
 
 def set_state(root: Path, device: str, *, up: bool) -> None:

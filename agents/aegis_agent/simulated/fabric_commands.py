@@ -60,6 +60,11 @@ def _add_rdma(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     command.set_defaults(
         run=lambda chosen: fabric.make_unreadable(chosen.folder, chosen.device, chosen.counter)
     )
+    command = _add(commands, "rdma-hang", "let reading a counter hang, until it is set again")
+    _add_words(command, "folder", "device", "counter")
+    command.set_defaults(
+        run=lambda chosen: fabric.make_hang(chosen.folder, chosen.device, chosen.counter)
+    )
     command = _add(commands, "rdma-file", "set state, phys_state or rate of an RDMA port")
     _add_words(command, "folder", "device", "name", "value")
     command.set_defaults(

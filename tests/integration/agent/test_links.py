@@ -138,6 +138,90 @@ def test_netlink_pushes_what_happens_to_a_real_link(namespace, watcher):
     read_until(lambda sample: sample[2] and sample[3] == downs + 1)
 
 
+DROWNED = """
+import asyncio, sys, time
+from pathlib import Path
+from aegis_agent.sources import netlink, nic
+
+netlink._BUFFER_BYTES = 2048
+told = []
+
+def tell(name, sample):
+    told.append(sample)
+    if len(told) == 1:
+        print("ready", flush=True)
+        sys.stdin.readline()  # the loop stands still while hundreds of changes come in
+
+async def main():
+    watching = asyncio.create_task(nic.watch(Path("/sys"), ["fab0"], 3600.0, tell))
+    while len(told) < 2 or told[-1].carrier_downs < told[0].carrier_downs + 200:
+        await asyncio.sleep(0.01)
+    print(told[-1].up, told[-1].carrier_downs - told[0].carrier_downs, flush=True)
+    watching.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.root
+def test_pushes_that_are_lost_are_made_up_for(namespace):
+    """The socket's buffer overran: it is opened again, and the counters tell what was missed."""
+    name, _ = namespace
+    process = subprocess.Popen(
+        ["ip", "netns", "exec", name, sys.executable, "-c", DROWNED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        batch = "link set far0 down\nlink set far0 up\n" * 200
+        subprocess.run(["ip", "-n", name, "-batch", "-"], input=batch, text=True, check=True)
+        told, errors = process.communicate("\n", timeout=60)
+        assert told == "True 200\n"
+        assert "Netlink failed and is opened again." in errors
+    finally:
+        process.kill()
+
+
+@pytest.mark.root
+def test_links_that_come_go_and_change_names_are_heard_of(namespace):
+    """Whoever watches them looks again at what there is."""
+    name, ip = namespace
+    script = (
+        "import asyncio, contextlib\n"
+        "from aegis_agent.sources.netlink import Netlink\n"
+        "async def main():\n"
+        "    with contextlib.closing(Netlink(pushes=True)) as pushes:\n"
+        "        print('ready', flush=True)\n"
+        "        while True:\n"
+        "            for link in await pushes.changes():\n"
+        "                print(link.name, link.there, flush=True)\n"
+        "asyncio.run(main())\n"
+    )
+    process = subprocess.Popen(
+        ["ip", "netns", "exec", name, sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def read_until(line):
+        while (told := process.stdout.readline()) != line + "\n":
+            assert told, f"it ended before {line!r}"
+
+    try:
+        read_until("ready")
+        ip("link", "set", "fab0", "down")
+        ip("link", "set", "fab0", "name", "rail0")
+        read_until("rail0 True")
+        ip("link", "delete", "rail0")
+        read_until("rail0 False")
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.root
 def test_a_look_through_netlink_needs_no_sys_of_the_namespace(namespace):
     """/sys may show another namespace than the agent's; netlink never does."""

@@ -183,6 +183,25 @@ class TestOfOneMake:
         started()
         assert controller.wait_fault("nic.removed").device == "fab2"
 
+    def test_a_card_that_hangs_its_reader_is_stalled_and_the_others_are_read(
+        self, started, controller, tree
+    ):
+        """The agent goes on; when the card answers again, that is told as well."""
+        agent = started()
+        controller.wait(lambda: "counters of" in dict(controller.last.sources)["nic"], "counters")
+        fabric.make_hang(tree, "ionic_1", "req_rx_oper_err")
+        fault = controller.wait_fault("nic.firmware.stalled")
+        assert (fault.device, fault.severity) == ("fab1", "error")
+        fabric.set_counter(tree, "ionic_3", "req_rx_oper_err", "1")
+        assert controller.wait_fault("nic.rdma.error").device == "fab3"
+        network.down(tree, "fab1")
+        assert controller.wait_fault("nic.link.down").device == "fab1"
+        network.up(tree, "fab1")
+        fabric.set_counter(tree, "ionic_1", "req_rx_oper_err", "0")
+        assert controller.wait_fault("nic.firmware.recovered").device == "fab1"
+        controller.wait(lambda: not controller.last.conditions, "the end of the condition")
+        assert agent.process.poll() is None
+
 
 class TestInfiniBand:
     """Links without an interface: only the RDMA device knows."""
@@ -220,3 +239,16 @@ class TestInfiniBand:
         fabric.set_file(tree, "mlx5_0", "state", "2: INIT")
         fault = controller.wait_fault("nic.link.down")
         assert fault.evidence[0].after == "init (LinkUp)"
+
+    def test_one_port_whose_state_hangs_keeps_no_other_from_being_read(
+        self, started, controller, tree
+    ):
+        """All states are read in one thread; the next is begun without it."""
+        started()
+        controller.wait_device("mlx5_3", "healthy")
+        fabric.make_hang(tree, "mlx5_0", "link_downed")
+        controller.wait_device("mlx5_0", "unknown")
+        fabric.set_state(tree, "mlx5_3", up=False)
+        assert controller.wait_fault("nic.link.down").device == "mlx5_3"
+        fabric.set_counter(tree, "mlx5_0", "link_downed", "0")
+        controller.wait_device("mlx5_0", "healthy")
