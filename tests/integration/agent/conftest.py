@@ -29,6 +29,7 @@ class Controller:
         self.reports = []  # every Report, in order
         self.faults = {}  # number -> Fault, as stored
         self.assignments = ()
+        self.orders = ()
         self.status = status  # an HTTP status with which connections are refused
         self.headers = []
         self.storing = True
@@ -120,6 +121,7 @@ class Controller:
                 sequence=report.report.sequence,
                 stored=max(self.faults, default=0),
                 assignments=self.assignments,
+                orders=self.orders,
             )
             await connection.send(encode(answer))
 

@@ -20,6 +20,7 @@ def test_a_gpu_says_what_it_is(seen, controller):
         "driver": "6.16.6-simulated",
         "partition": "SPX/NPS1",
         "vram_mb": "196592",
+        "hive": "5001",
     }
 
 
