@@ -87,6 +87,8 @@ def _not_in_question(cluster: Cluster, node: Node) -> str | None:
         return f"{node.name} is in service already: it is {node.state}"
     if node.state is NodeState.DRAINING and holds_ranks(cluster, node):
         return f"{node.name} still holds ranks: wait until it is quarantined"
+    if node.state is NodeState.REPAIRING:
+        return f"{node.name} is under an order of Aegis ({node.reason}): wait until that has ended"
     return None
 
 

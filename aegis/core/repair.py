@@ -42,9 +42,14 @@ REPAIRS_KEPT = 20
 
 
 def orders(cluster: Cluster, node: str) -> tuple[Order, ...]:
-    """The orders that stand for a node: one, while it is being repaired."""
+    """The orders that stand for a node: one, while it is being repaired.
+
+    A pause takes back what nobody has begun.
+    """
     known = cluster.nodes.get(node)
     if known is None or standing(known) is not NodeState.REPAIRING:
+        return ()
+    if cluster.paused is not None and known.repairs[-1].state is None:
         return ()
     return (replace(known.repairs[-1].order, epoch=cluster.epoch),)
 
@@ -225,9 +230,8 @@ def _result(request: Request, said: tuple[Verdict, ...]) -> DecisionResult:
 
 
 def _reason(request: Request, rule: Rule, result: DecisionResult, said: tuple[Verdict, ...]) -> str:
-    asks = f"rule {rule.id} asks to {REPAIR_VERBS[request.remedy]} of {request.node.name}"
-    if request.remedy is Remedy.REBOOT:
-        asks = f"rule {rule.id} asks to reboot {request.node.name}"
+    verb = "reboot" if request.remedy is Remedy.REBOOT else "reset the GPUs of"
+    asks = f"rule {rule.id} asks to {verb} {request.node.name}"
     refused = [f"{one.rail} ({one.text})" for one in said if not one.passed]
     match result:
         case DecisionResult.ACTED:

@@ -91,10 +91,11 @@ def budget(request: Request) -> Verdict:
     """Whether Aegis may reset or reboot one more node in this time."""
     cluster, policy = request.cluster, request.cluster.policy
     since = cluster.now - policy.nodes_out_window_seconds
-    given = sum(one.given_at > since for node in cluster.nodes.values() for one in node.repairs)
+    others = [one for one in cluster.nodes.values() if one.name != request.node.name]
+    given = sum(any(one.given_at > since for one in node.repairs) for node in others)
     allowed = max(policy.nodes_out_max, floor(policy.nodes_out_fraction * len(cluster.nodes)))
     window = duration(policy.nodes_out_window_seconds)
-    text = f"{given} of {counted(allowed, 'reset or reboot')} given in {window}"
+    text = f"{given} of {counted(allowed, 'other node')} in {window}"
     return _said("repairs", passed=given < allowed, text=text)
 
 

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from aegis.core.words import FAULTS, REMEDIES, counted, duration, listed
+from aegis.core.words import FAULTS, REMEDIES, REPAIR_VERBS, counted, duration, listed
 from aegis.model.incident import (
     Decision,
     DecisionResult,
@@ -116,7 +116,8 @@ def _being_repaired(incident: Incident) -> str:
 
 def held_back(decision: Decision) -> str:
     """Why nothing is under way."""
-    remedy = REMEDIES[decision.remedy]
+    begun = bool(decision.plan)  # the node is out: what is left is the repair
+    remedy = REPAIR_VERBS[decision.remedy] if begun else REMEDIES[decision.remedy]
     match decision.result:
         case DecisionResult.WOULD_ACT:
             return f"Aegis would {remedy}, but the mode is {decision.mode}"

@@ -18,7 +18,7 @@ REMEDIES: dict[Remedy, str] = {
 
 REPAIR_VERBS: dict[Remedy, str] = {
     Remedy.RESET_DOMAIN: "reset its GPUs",
-    Remedy.REBOOT: "reboot the node",
+    Remedy.REBOOT: "reboot",
 }
 
 

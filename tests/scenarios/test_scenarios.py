@@ -20,6 +20,8 @@ people (`!!`), and every job, node and incident that is not as it was. Each comm
     leave N                               the node's launcher is gone
     reboot N                              the node starts anew, its launcher with it
     fault N DEVICE CLASS [count=1] [ago=0] [severity=error] [afid=N]
+    gpus N NAME=healthy|unhealthy … [holds=PID]   how its agent reads its GPUs
+    result N STATE REASON                 its root helper has answered the order that stands
     down N IFACE / up N IFACE             a link: its fault and its condition
     say N … / late N / twice N            a report as it is; an overtaken one; the same one again
     wait SECONDS [without=N,M]            ticks pass; all nodes but these are heard
@@ -41,7 +43,7 @@ from pathlib import Path
 
 import pytest
 
-from aegis.core import invariants, operate, recover, story
+from aegis.core import invariants, operate, recover, repair, story
 from aegis.core.cluster import Cluster, holders, launcher_of
 from aegis.core.step import step
 from aegis.model import event as ev
@@ -50,7 +52,8 @@ from aegis.model.action import Action, Assign
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
 from aegis.model.incident import Feedback
 from aegis.model.job import LauncherPhase as Phase
-from aegis.model.node import NodeReport, Sender
+from aegis.model.node import Device, Health, NodeReport, Sender
+from aegis.model.order import OrderResult, OrderState
 from aegis.model.policy import Mode, Policy, Unanswered
 from aegis.model.window import WindowKind
 from aegis.rules import RuleSet, parse
@@ -287,6 +290,34 @@ class Scenario:
         )
         return self._observe(fault)
 
+    def do_gpus(self, plain, named):
+        held = f"rdcd ({named.pop('holds')})" if "holds" in named else ""
+        devices = tuple(
+            Device(
+                name=name,
+                kind="gpu",
+                health=Health(health),
+                identity=f"{name}.{plain[0]}",
+                facts=(("held_by", held),) if held else (),
+            )
+            for name, health in named.items()
+        )
+        self.reports[plain[0]] = replace(self.reports[plain[0]], devices=devices)
+        return self._say(plain)
+
+    def do_result(self, plain, named):
+        node, state, *words = plain
+        (order,) = repair.orders(self.cluster, node)
+        result = OrderResult(
+            id=order.id,
+            verb=order.verb,
+            state=OrderState(state),
+            text=" ".join(words),
+            at=self.at,
+        )
+        self.reports[node] = replace(self.reports[node], order_results=(result,))
+        return self._say([node])
+
     def do_down(self, plain, named):
         node, device = plain
         fault_class = FaultClass.NIC_LINK_DOWN
@@ -479,6 +510,10 @@ class Scenario:
         for name, node in self.cluster.nodes.items():
             held = f", held by {node.held_by}" if node.held_by else ""
             texts[f"node {name}"] = f"{name}: {node.state}{held}"
+            for order in repair.orders(self.cluster, name):
+                texts[f"order of {name}"] = (
+                    f"=> {name}: {order.verb}, epoch {order.epoch} (order {order.id})"
+                )
         for name, incident in self.cluster.incidents.items():
             texts[name] = f"{name} {incident.state}: {incident.headline}"
         return texts
