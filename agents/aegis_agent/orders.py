@@ -51,12 +51,13 @@ class Orders:
     changed: Callable[[], None]
     _results: dict[str, OrderResult] = field(default_factory=dict)  # by id
     _asking: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+    _asked: set[str] = field(default_factory=set)
     _epoch: int = 0
 
     def __post_init__(self) -> None:
         for key, text in self.spool.recall().items():
             if key.startswith(_KEY):
-                result = _result(json.loads(text))
+                result = _from_json(json.loads(text))
                 self._results[result.id] = result
 
     def results(self) -> tuple[OrderResult, ...]:
@@ -86,43 +87,53 @@ class Orders:
 
     async def _see_to(self, order: Order) -> None:
         try:
-            result = await self._carry_out(order)
+            self._tell(await self._carry_out(order))
         finally:
             del self._asking[order.id]
-        known = self._results.get(order.id)
-        if known is None or (known.state, known.text) != (result.state, result.text):
-            self._results[order.id] = result
-            self.spool.remember({_KEY + order.id: json.dumps(_told(result))})
-            _log.warning(
-                "An order was seen to.",
-                extra={"order": order.id, "verb": order.verb, "state": result.state,
-                       "reason": result.text},
-            )  # fmt: skip
-            self.changed()
 
     async def _carry_out(self, order: Order) -> OrderResult:
-        known = self._results.get(order.id)
-        if known is not None:
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
-        elif reason := refusal(
-            order, node=self.node, boot_id=self.boot_id, epoch=self._epoch, now=self.now()
+        before = self._results.get(order.id)
+        if before is None and (
+            reason := refusal(
+                order, node=self.node, boot_id=self.boot_id, epoch=self._epoch, now=self.now()
+            )
         ):
-            return self._refused(order, reason)
+            return self._result(order, OrderState.REFUSED, reason)
+        if order.id in self._asked:
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+        self._asked.add(order.id)
+        if before is None:
+            self._tell(self._result(order, OrderState.WORKING, "handed to the helper"))
         try:
             return await _ask(self.socket, order)
         except (FileNotFoundError, ConnectionRefusedError, PermissionError) as error:
             closed = _NOT_OURS if isinstance(error, PermissionError) else _NO_HELPER
             text = closed.format(node=self.node, socket=self.socket)
-            return known or self._refused(order, text)
+            return before or self._result(order, OrderState.REFUSED, text)
         except (OSError, TimeoutError, ValueError, KeyError) as error:
-            reason = str(error) or "it took too long"
-            text = f"the helper gave no answer: {reason}"
-            return replace(self._refused(order, text), state=OrderState.WORKING)
+            text = f"the helper gave no answer: {str(error) or 'it took too long'}"
+            return self._result(order, OrderState.WORKING, text)
 
-    def _refused(self, order: Order, text: str) -> OrderResult:
-        return OrderResult(
-            id=order.id, verb=order.verb, state=OrderState.REFUSED, text=text, at=self.now()
+    def _tell(self, result: OrderResult) -> None:
+        """In every report from now on, and after a restart."""
+        known = self._results.get(result.id)
+        if known is not None and (known.state, known.text) == (result.state, result.text):
+            return
+        self._results[result.id] = result
+        self.spool.remember({_KEY + result.id: json.dumps(_told(result))})
+        _log.warning(
+            "An order is being seen to.",
+            extra={
+                "order": result.id,
+                "verb": result.verb,
+                "state": result.state,
+                "reason": result.text,
+            },
         )
+        self.changed()
+
+    def _result(self, order: Order, state: OrderState, text: str) -> OrderResult:
+        return OrderResult(id=order.id, verb=order.verb, state=state, text=text, at=self.now())
 
 
 async def _ask(socket: Path, order: Order) -> OrderResult:
@@ -139,7 +150,7 @@ async def _ask(socket: Path, order: Order) -> OrderResult:
                 await writer.wait_closed()
     if not line:
         raise ConnectionResetError("it ended without a word: see journalctl -u 'aegis-helper@*'")
-    result = _result(json.loads(line))
+    result = _from_json(json.loads(line))
     return result if result.id == order.id else replace(result, id=order.id, verb=order.verb)
 
 
@@ -154,7 +165,7 @@ def _told(result: OrderResult) -> dict[str, Any]:
     }
 
 
-def _result(found: dict[str, Any]) -> OrderResult:
+def _from_json(found: dict[str, Any]) -> OrderResult:
     """Raises KeyError, ValueError."""
     return OrderResult(
         id=str(found["id"]),

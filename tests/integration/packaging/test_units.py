@@ -23,8 +23,8 @@ def root(tmp_path):
     shutil.copytree(PACKAGING / "systemd", units)
     shutil.copytree(HOST_UNITS, tmp_path / "usr/lib/systemd/system", symlinks=True)
     (tmp_path / "lib").symlink_to("usr/lib")
-    for program in ("opt/aegis/bin/aegis", "bin/sh"):
-        (tmp_path / program).parent.mkdir(parents=True)
+    for program in ("opt/aegis/bin/aegis", "opt/aegis/bin/python", "bin/sh"):
+        (tmp_path / program).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / program).write_text("#!/bin/sh\n")
         (tmp_path / program).chmod(0o755)
     return tmp_path
@@ -57,10 +57,14 @@ def test_a_misspelt_key_would_be_noticed(root):
 
 @pytest.mark.parametrize(
     ("unit", "exposure_max"),
-    [("aegis-controller.service", 2.0), ("aegis-agent.service", 2.5)],
+    [
+        ("aegis-controller.service", 2.0),
+        ("aegis-agent.service", 2.5),
+        ("aegis-helper@.service", 3.0),
+    ],
 )
 def test_a_service_is_exposed_little(unit, exposure_max):
-    """The measure is systemd's own, from 0 to 10; the agent has devices and groups on top."""
+    """The measure is systemd's own, from 0 to 10; the agent has devices, the helper is root."""
     done = subprocess.run(
         [
             "systemd-analyze", "security", "--offline=true", "--no-pager",
