@@ -39,7 +39,7 @@ demo: setup  ## a training job survives three faults (under 3 minutes)
 
 test: setup system-packages  ## every test of the fast tier (under 10 minutes on 2 cores)
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15 -m "not slow"
 
 check: setup  ## formatting, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -66,8 +66,9 @@ docs: setup  ## the pages made from the catalogue of faults
 rules: setup  ## shipped rules and their tests, alerts and theirs
 	$(BIN)/python -m pytest -q tests/unit/rules tests/integration/monitoring
 
-test-integration: setup system-packages  ## every way a launcher's ranks can end; metrics on a real Prometheus
+test-integration: setup system-packages  ## every way ranks can end and hardware can lie; metrics on a real Prometheus
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration/launcher tests/integration/monitoring
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15 -m slow tests/integration/agent
 
 test-systemd: setup system-packages  ## boots real systemd nodes (root)
 	$(BIN)/python -m pytest tests/systemd

@@ -21,6 +21,42 @@ from aegis_agent.simulated.library import build
 
 GENEROUS_SECONDS = 30.0
 
+# Agents whose children hang, crash and are waited for take minutes: `make test-integration` runs
+# these, `make test` one story or more of each sense.
+SLOW = {
+    "test_bench",
+    "test_cper",
+    "test_gpu_events",
+    "test_gpu_lies",
+    "test_gpu_stalls",
+    "test_gpu_survey",
+    "test_gpu_versions",
+    "test_helper",
+    "test_kernel_log",
+    "test_nvml",
+    "test_ports",
+}
+STORIES = {  # of those, the ones that `make test` runs
+    "test_a_card_that_falls_off_the_bus_is_lost_and_not_only_removed",
+    "test_a_fatal_record_arrives_with_number_and_service_action",
+    "test_a_line_is_a_fault_at_once_and_its_repetition_an_update",
+    "test_a_lost_gpu_that_reads_again_is_healthy",
+    "test_a_reset_hits_the_whole_hive_once",
+    "test_a_total_of_zero_is_no_reading",
+    "test_an_agent_that_was_away_reads_on_where_it_stopped",
+    "test_an_rdma_error_of_any_make_is_told_of_its_port",
+    "test_an_uncorrectable_error_arrives_with_its_evidence",
+    "test_one_hanging_gpu_is_unknown_and_the_others_stay_fresh",
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what is slow."""
+    for item in items:
+        is_here = item.path.parent == Path(__file__).parent
+        if is_here and item.path.stem in SLOW and item.originalname not in STORIES:
+            item.add_marker(pytest.mark.slow)
+
 
 class Controller:
     """Stores what agents report and says so, as the real one does."""
