@@ -18,6 +18,7 @@ from aegis.model.incident import Alternative, Decision, DecisionResult, Incident
 from aegis.model.node import NodeState
 from aegis.model.policy import Mode
 from aegis.rules import Rule, RuleSet
+from aegis.rules.rule import Told, Verify
 
 # What takes a node away; a reset and a reboot begin with that.
 DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING, Remedy.RESET_DOMAIN, Remedy.REBOOT)
@@ -38,6 +39,11 @@ def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
     why = f"{step.why}, and that may not be done"
     lower = _by(cluster, rules, _on(rule, step.below), incident, why)
     return lower if lower.result is DecisionResult.ACTED else decision
+
+
+def _own(given: str, usual: str) -> str:
+    """What the rule says for itself; empty where it says what is usual."""
+    return "" if given == usual else str(given)
 
 
 def _on(rule: Rule, remedy: Remedy) -> Rule:
@@ -63,6 +69,8 @@ def _by(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident, why: s
         verdicts=said,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
         clears_when=_clears_when(incident, result, said),
+        told=_own(rule.notify, Told.SEVERITY),
+        verify=_own(rule.verify, Verify.POLICY),
     )
 
 
@@ -123,6 +131,7 @@ def _nothing(
         result=DecisionResult.NOTHING,
         reason=reason,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
+        told=_own(rule.notify, Told.SEVERITY),
     )
 
 

@@ -13,6 +13,7 @@ from aegis.model.incident import Entry, EntryKind, Incident, IncidentState, Phas
 ENTRIES_KEPT = 200
 FAULTS_KEPT = 20
 SEVERITIES = list(Severity)  # from least to most
+NOBODY = "nobody"  # is told, by a rule's `notify`
 
 
 def begin(cluster: Cluster, fault: Fault) -> Incident:
@@ -151,15 +152,17 @@ def _is_of_node(incident: Incident) -> bool:
 
 def announced(incident: Incident) -> bool:
     """Whether people were told of it: what is only counted or watched is not worth a page."""
-    told = any(decision.remedy is not Remedy.COUNT for decision in incident.decisions)
+    told = any(
+        one.remedy is not Remedy.COUNT and one.told != NOBODY for one in incident.decisions
+    )
     return told and not incident.follows
 
 
 def notice(kind: str, incident: Incident) -> Notify:
     """Words to people on how the incident stands."""
-    return Notify(
-        kind=kind, severity=incident.severity, text=incident.headline, incident=incident.id
-    )
+    told = incident.decisions[-1].told if incident.decisions else ""
+    severity = Severity(told) if told in SEVERITIES else incident.severity
+    return Notify(kind=kind, severity=severity, text=incident.headline, incident=incident.id)
 
 
 def signal(fault: Fault) -> str:

@@ -102,6 +102,8 @@ class Decision:
     verdicts: tuple[Verdict, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     clears_when: str = ""  # what would change the decision
+    told: str = ""  # with what urgency people are told: a severity, "nobody", empty: the fault's
+    verify: str = ""  # what the rule wants shown before the node serves again; empty: the policy's
     plan: tuple[str, ...] = ()  # the GPUs, jobs and processes that a reset or reboot hits
 
 

@@ -184,7 +184,7 @@ class RuleForm(_Match):
     id: Text
     title: Text
     description: str = ""
-    status: Status = Status.STABLE
+    status: Status = Status.TEST
     override: Annotated[
         Literal["replace", "append", "disable"] | None,
         Field(description="of the rule with this id in a layer below"),

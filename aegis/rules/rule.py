@@ -69,7 +69,7 @@ class Rule(Match):
     attempts_within_seconds: float = DAY_SECONDS
     if_fails: tuple[Rung, ...] = ()  # the rungs above
     description: str = ""
-    status: Status = Status.STABLE
+    status: Status = Status.TEST
     unless: tuple[Match, ...] = ()
     waits: bool = False  # it acts only on what lasts: see hold_down_seconds
     hold_down_seconds: float | None = None  # None: the policy's

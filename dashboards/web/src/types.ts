@@ -57,6 +57,8 @@ export interface Decision {
   readonly verdicts: readonly Verdict[];
   readonly alternatives: readonly Alternative[];
   readonly clears_when: string;
+  readonly told: string;
+  readonly verify: string;
   readonly plan: readonly string[];
 }
 

@@ -72,10 +72,10 @@ def test_the_digest_changes_with_the_text() -> None:
             "site.yaml:8:13: unknown remedy 'drian_now': did you mean 'drain_now'?",
         ),
         (
-            HEAD + RULE.replace("drain_now", "reboot"),
+            HEAD + RULE.replace("drain_now", "dance"),
             (
-                "site.yaml:8:13: unknown remedy 'reboot': "
-                "use one of count, notify, restart, drain_saving, drain_now"
+                "site.yaml:8:13: unknown remedy 'dance': "
+                "use one of count, notify, restart, drain_saving, drain_now, reset_domain, reboot"
             ),
         ),
         (

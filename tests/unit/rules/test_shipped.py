@@ -1,23 +1,26 @@
-"""The shipped rules: each has a case that fires it and one that leaves it silent."""
+"""The shipped rules: every class, AFID and Xid has one, and each rule has its tests."""
 
 from pathlib import Path
 
 import pytest
-import yaml
 
+from aegis.cli.rules import trial
+from aegis.core import ladder
+from aegis.core.cluster import Cluster
+from aegis.core.decide import DRAINS
+from aegis.core.incidents import begin
 from aegis.model.fault import Fault, FaultClass, Severity
 from aegis.model.incident import Remedy
+from aegis.model.memory import Attempt, Memory
+from aegis.model.node import Node
 from aegis.model.policy import Mode
-from aegis.rules import RuleSet, parse, parse_text
+from aegis.rules import Rule, RuleSet, parse, parse_text
+from aegis.rules.physical import PHYSICAL, PHYSICAL_AFIDS, SOFT
+from aegis_agent.probes.afid_table import AFIDS, Afid
+from aegis_agent.probes.kernel.xid import XIDS, Xid
 
 FOLDER = Path(__file__).parents[3] / "rules"
 FILES = sorted(FOLDER.glob("*.yaml"))
-CASES = [
-    (path.stem.removesuffix("_test"), case)
-    for path in sorted((FOLDER / "tests").glob("*_test.yaml"))
-    for case in yaml.safe_load(path.read_text())["cases"]
-]
-PHYSICAL = [FaultClass.GPU_XGMI_ERROR, FaultClass.GPU_MEMORY_BAD_PAGE_THRESHOLD]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def shipped() -> RuleSet:
     return parse({path.name: path.read_text() for path in FILES})
 
 
-def fault(words: list) -> Fault:
+def fault(words: list, **details: str) -> Fault:
     fault_class, severity, device, count = words
     return Fault(
         fault_class=FaultClass(fault_class),
@@ -34,24 +37,25 @@ def fault(words: list) -> Fault:
         device=device,
         observed_at=0.0,
         count=count,
+        details=tuple(details.items()),
     )
 
 
-@pytest.mark.parametrize(("file", "case"), CASES, ids=[case["rule"] for _, case in CASES])
-def test_each_rule_does_what_its_case_says(shipped: RuleSet, file: str, case: dict) -> None:
-    """A rule fires on its faults with its remedy, and leaves its neighbour's faults alone."""
-    for words in case["fires_on"]:
-        rule = shipped.first_match(fault(words))
-        assert rule is not None
-        assert (rule.id, rule.remedy, rule.file) == (case["rule"], case["remedy"], f"{file}.yaml")
-    for words in case["silent_on"]:
-        rule = shipped.first_match(fault(words))
-        assert rule is None or rule.id != case["rule"]
+def of_afid(row: Afid) -> Fault:
+    return fault([row.fault_class, row.severity, "gpu3", 1], afid=str(row.number))
 
 
-def test_each_rule_has_a_case(shipped: RuleSet) -> None:
-    """A rule without a test is not shipped."""
-    assert sorted(rule.id for rule in shipped.rules) == sorted(case["rule"] for _, case in CASES)
+def of_xid(number: int, row: Xid) -> Fault:
+    more = {"by": "application"} if row.by_application else {}
+    words = [row.fault_class, row.severity, "gpu3", 1]
+    return fault(words, xid=str(number), action=row.action, **more)
+
+
+def test_each_rule_does_what_its_tests_say(shipped: RuleSet) -> None:
+    """A rule fires on its faults with its remedy, leaves its neighbour's alone, tells its story."""
+    outcomes, coverage = trial.run(shipped, trial.test_files([FOLDER]))
+    assert [f"{one.name}: {one.wrong}" for one in outcomes if one.wrong] == []
+    assert (coverage.never_fired, coverage.never_silent) == ((), ())
 
 
 @pytest.mark.parametrize("fault_class", list(FaultClass))
@@ -61,6 +65,77 @@ def test_each_fault_class_has_a_rule(
 ) -> None:
     """Whatever a probe can say, some rule speaks of it."""
     assert shipped.first_match(fault([fault_class, severity, "gpu3", 1])) is not None
+
+
+def rungs(rule: Rule, one: Fault) -> list[Remedy]:
+    """Every rung that is reached when nothing helps."""
+    cluster = Cluster(now=10.0, nodes={"n1": Node(name="n1")})
+    incident = begin(cluster, one)
+    reached: list[Remedy] = []
+    while len(reached) < 9:
+        remedy = ladder.choose(cluster, rule, incident, one).remedy
+        reached.append(remedy)
+        attempt = Attempt(
+            at=9.0,
+            fault_class=one.fault_class,
+            device=one.device,
+            remedy=remedy,
+            incident=f"old-{len(reached)}",
+        )
+        tried = cluster.memories.get("n1", Memory()).tried
+        cluster.memories["n1"] = Memory(tried=(*tried, attempt))
+    return reached
+
+
+@pytest.mark.parametrize("number", sorted(AFIDS))
+def test_each_afid_has_a_rule_that_names_it(shipped: RuleSet, number: int) -> None:
+    """What needs hands first is never reset or rebooted, however often it comes."""
+    row = AFIDS[number]
+    rule = shipped.first_match(of_afid(row))
+    assert rule is not None
+    named = " ".join(rule.references)
+    assert str(number) in named or any(_is_between(number, text) for text in rule.references)
+    if row.physical_action_first:
+        assert not {str(one) for one in rungs(rule, of_afid(row))} & SOFT
+
+
+def _is_between(number: int, text: str) -> bool:
+    words = text.replace(",", " ").replace(";", " ").split()
+    spans = [words[n - 1 : n + 2] for n, word in enumerate(words) if word == "to"]
+    return any(int(low) <= number <= int(high) for low, _, high in spans)
+
+
+def test_what_needs_hands_is_what_amd_says() -> None:
+    """The rules know the numbers by themselves; the agent's table is the source."""
+    assert {row.number for row in AFIDS.values() if row.physical_action_first} == PHYSICAL_AFIDS
+    whole = {row.fault_class for row in AFIDS.values() if row.physical_action_first}
+    for row in AFIDS.values():
+        if not row.physical_action_first:
+            whole.discard(row.fault_class)
+    assert whole <= PHYSICAL
+
+
+@pytest.mark.parametrize("number", sorted(XIDS))
+def test_each_xid_is_answered_as_nvidia_recommends(shipped: RuleSet, number: int) -> None:
+    """A node is taken for what asks for a reset or a reboot, and never for what asks for less."""
+    row = XIDS[number]
+    rule = shipped.first_match(of_xid(number, row))
+    assert rule is not None
+    takes = rule.remedy in DRAINS
+    if row.action in ("IGNORE", "RESTART_APP") or row.severity in ("info", "warning"):
+        assert not takes
+    elif row.action in ("RESET_GPU", "RESTART_BM", "WORKFLOW_XID_48"):
+        assert takes
+    if row.fault_class is FaultClass.GPU_XGMI_ERROR:
+        assert not {str(one) for one in rungs(rule, of_xid(number, row))} & SOFT
+
+
+def test_ladders_end_with_people(shipped: RuleSet) -> None:
+    """However often a fault comes back, nothing is tried for ever."""
+    for rule in shipped.rules:
+        one = fault([rule.classes[0], "error", "gpu3", 1])
+        soft = [str(rung) for rung in rungs(rule, one) if str(rung) in SOFT]
+        assert len(soft) == len(set(soft)), rule.id
 
 
 def test_each_rule_names_its_sources(shipped: RuleSet) -> None:
