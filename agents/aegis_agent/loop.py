@@ -26,8 +26,8 @@ from aegis_agent.uplink import Uplink
 _FAULTS_PER_REPORT = 200
 _BEAT_SECONDS_MAX = 1.0
 _LAUNCHERS_KEY = "launchers"
-_ASK_WHERE = ("kernel",)  # senses that know devices by address: others have to find those first
-_LOOK_SECONDS_MAX, _LOOK_AGAIN_SECONDS_MAX = 11.0, 2.0
+_ASK_WHERE = ("kernel", "pcie")  # they know devices by address: others have to find those first
+_LOOK_SECONDS_MAX, _LOOK_AGAIN_SECONDS_MAX = 9.5, 3.5
 _LOOK_POLL_SECONDS = 0.2
 _CANCEL_SECONDS_MAX = 1.0
 
