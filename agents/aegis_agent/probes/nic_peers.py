@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aegis_agent.probes.roles import told_speed
+from aegis.model.fault import Evidence, FaultClass, Severity
+from aegis_agent.probes.roles import Assigned, Place, Role, told_speed
+from aegis_agent.probes.subject import Judgement, Subject
 
 _NAMED = 4
 
@@ -23,6 +25,14 @@ class Peer:
     switched_on: bool = True  # or nobody knows
     speed: int | None = None  # Mb/s
     best_speed: int | None = None  # that it ever had since the agent started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AloneMemory:
+    """What is remembered of a GPU without a port beside it."""
+
+    boot_id: str = ""
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +57,40 @@ def compare(peers: Sequence[Peer]) -> Mapping[str, Comparison]:
                 idle=2 * len(up) <= len(group),
             )
     return found
+
+
+def alone(ports: Sequence[Assigned], gpus: Sequence[Place]) -> Mapping[str, str]:
+    """GPUs without a fabric port beside them though most have one: the card never came up.
+
+    By the GPU's PCI address, with a sentence. Where two GPUs share a switch with one card or two,
+    nothing is told: who belongs to whom is not known there.
+    """
+    beside = {one.gpu for one in ports if one.role is Role.FABRIC and one.gpu}
+    beside &= {gpu.address for gpu in gpus if gpu.bridges}
+    if 2 * len(beside) <= len(gpus):
+        return {}
+    return {
+        gpu.address: f"no network port is beside the GPU at {gpu.address}, as {len(beside)} of "
+        f"{len(gpus)} GPUs have"
+        for gpu in gpus
+        if gpu.address not in beside
+    }
+
+
+def without(subject: Subject, memory: AloneMemory, at: float, text: str) -> Judgement[AloneMemory]:
+    """Judge a GPU's missing port; an empty text: it has one."""
+    if not text:
+        return Judgement(memory=AloneMemory(), device=None)
+    told = memory.boot_id == subject.boot_id
+    evidence = Evidence(source="sysfs bus/pci", text=text)
+    memory = memory if told else AloneMemory(boot_id=subject.boot_id, since=at)
+    kind, warning = FaultClass.NIC_REMOVED, Severity.WARNING
+    return Judgement(
+        memory=memory,
+        device=None,
+        faults=() if told else (subject.fault(kind, warning, at, evidence),),
+        conditions=subject.conditions((evidence,), {kind: memory.since}, warning),
+    )
 
 
 def _missed(peer: Peer, up: Sequence[Peer], group: Sequence[Peer]) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import TypeAdapter
@@ -19,9 +19,10 @@ from aegis.model.node import Health
 from aegis_agent.book import Book
 from aegis_agent.probes import nic, nic_peers, rdma
 from aegis_agent.probes.nic import LinkMemory, LinkSample
+from aegis_agent.probes.nic_peers import AloneMemory
 from aegis_agent.probes.rdma import RdmaMemory, RdmaSample
 from aegis_agent.probes.rdma_statistic import PortKey
-from aegis_agent.probes.roles import Assigned, Role, assign
+from aegis_agent.probes.roles import Assigned, Place, Role, assign
 from aegis_agent.probes.subject import Subject
 from aegis_agent.senses.nic_port import (
     WatchedPort,
@@ -41,6 +42,8 @@ from aegis_agent.sources.rdma import Reader, Reading
 _log = logging.getLogger(__name__)
 _LINK, _RDMA = TypeAdapter(LinkMemory), TypeAdapter(RdmaMemory)
 _LINK_KEY, _RDMA_KEY = "nic ", "rdma "
+_ALONE = TypeAdapter(AloneMemory)
+_ALONE_KEY = "nic-beside "
 _RDMA_SENSE = "rdma"  # keeps its own conditions and counters beside those of the link
 _SLOW_POLLS = 10
 _SLOW_SECONDS_MAX = 10.0
@@ -64,6 +67,8 @@ class NicSense:
         self._slow_seconds = min(_SLOW_POLLS * settings.poll_seconds, _SLOW_SECONDS_MAX)
         self._link_memories = book.recall(_LINK_KEY, _LINK)  # by name
         self._rdma_memories = book.recall(_RDMA_KEY, _RDMA)  # by name
+        self._alone = book.recall(_ALONE_KEY, _ALONE)  # by the address of a GPU without a port
+        self._missing: Mapping[str, str] = {}  # the same, with a sentence
         self._ports: dict[str, WatchedPort] = {}  # by name
         self._interfaces: set[str] = set()  # those that links are asked of
         self._others: list[Assigned] = []  # not watched
@@ -120,8 +125,7 @@ class NicSense:
         except StuckError:
             _log.warning("Looking for network ports takes too long.", extra={"root": self._root})
             return
-        if found.simulated != self._simulated:
-            self._simulated = found.simulated
+        self._simulated = found.simulated
         named = [] if self._named == ("none",) else self._named
         assigned = assign(found.ports, found.gpus, self._named)
         known = {one.name for one in assigned}
@@ -131,6 +135,7 @@ class NicSense:
         self._others = []
         for one in assigned:
             self._meet(one)
+        self._missing = self._never_there(found.gpus)
         self._follow_moves(assigned)
         self._say_source()
 
@@ -142,6 +147,13 @@ class NicSense:
             if memory.boot_id == self._book.boot_id and memory.used and name not in self._ports
             if memory.up or memory.down_at or memory.removed_at
         ]
+
+    def _never_there(self, gpus: Sequence[Place]) -> Mapping[str, str]:
+        """GPUs without a port beside them. One that was there and went is told of by its name."""
+        ports = [one.assigned for one in self._ports.values()]
+        if self._named or any(one.role is Role.FABRIC and not one.gpu for one in ports):
+            return {}
+        return nic_peers.alone(ports, gpus)
 
     def _find(self) -> ports.Found:
         """In a tree that is simulated, /proc is, too."""
@@ -185,7 +197,7 @@ class NicSense:
             place, port = watched.assigned.port.place, watched.assigned.port
             here = seats.get((place.address, port.number)) if place.address else None
             watched.moved = ""
-            if here is None or here.name == watched.name or self._is_there(watched):
+            if here is None or here.name == watched.name or watched.is_there:
                 continue
             if here.port.interface and not watched.assigned.named:
                 self._rename(watched, here)
@@ -198,9 +210,6 @@ class NicSense:
                     if state == rdma.ACTIVE
                     else ""
                 )
-
-    def _is_there(self, watched: WatchedPort) -> bool:
-        return watched.sample is None or watched.sample.present
 
     def _rename(self, before: WatchedPort, assigned: Assigned) -> None:
         _log.info(
@@ -278,13 +287,24 @@ class NicSense:
         self._book.keep(self.name, subject, judgement, key, _LINK)
 
     def _compare(self) -> None:
-        """Look at each port beside the others of its kind."""
+        """Look at each port beside the others of its kind, and for ports that are not there."""
+        for gpu in {**self._alone, **self._missing}:
+            self._judge_missing(gpu, self._missing.get(gpu, ""))
         fabric = [one for one in self._ports.values() if one.is_fabric]
         compared = nic_peers.compare([one.peer() for one in fabric])
         for watched in fabric:
             if watched.compared != compared[watched.name]:
                 watched.compared = compared[watched.name]
                 self._judge(watched)
+
+    def _judge_missing(self, gpu: str, text: str) -> None:
+        before = self._alone.get(gpu, AloneMemory())
+        device = f"port beside {self._book.device_at(gpu) or gpu}"
+        subject = self._book.subject(device, gpu, simulated=self._simulated)
+        judgement = nic_peers.without(subject, before, time.time(), text)
+        self._alone[gpu] = judgement.memory
+        key = _ALONE_KEY + gpu if judgement.memory != before else ""
+        self._book.keep(self.name, subject, judgement, key, _ALONE)
 
     async def _watch_infiniband(self) -> None:
         while True:
@@ -346,7 +366,7 @@ class NicSense:
             source="sysfs" if reading.has_counters or not reading.counters else "rdma statistic",
             device=port.rdma,
             present=reading.present,
-            interface_present=watched.is_told_by_rdma or self._is_there(watched),
+            interface_present=watched.is_told_by_rdma or watched.is_there,
             link_up=watched.is_up and not watched.is_told_by_rdma,
             state=reading.state,
             counters=reading.counters,

@@ -51,6 +51,11 @@ class WatchedPort:
         return port.is_told_by_rdma and self.name == port.rdma
 
     @property
+    def is_there(self) -> bool:
+        """Whether it is, or nobody has looked yet."""
+        return self.sample is None or self.sample.present
+
+    @property
     def is_up(self) -> bool:
         """Whether the link is, by the newest sample."""
         return self.sample is not None and self.sample.present and self.sample.up

@@ -70,36 +70,34 @@ def test_an_rdma_error_of_any_make_is_told_of_its_port(started, controller, tree
     assert (fault.evidence[0].before, fault.evidence[0].after) == ("0", "3")
 
 
-def test_one_port_that_is_down_at_boot_among_others_that_are_up_is_a_fault(
-    started, controller, tree
-):
-    """Nobody named it; its three peers did."""
-    network.down(tree, "fab1")
-    started()
-    fault = controller.wait_fault("nic.link.down")
-    assert (fault.device, fault.severity) == ("fab1", "error")
-    assert "while 3 of 4 ports of its kind are up (fab0, fab2, fab3)" in fault.evidence[0].text
-    assert controller.wait_device("fab1", "unhealthy").used
-    assert [one.device for one in controller.last.conditions] == ["fab1"]
-
-
-def test_one_port_at_half_speed_among_others_is_degraded(started, controller, tree):
-    """The link is up and every byte takes twice as long."""
-    network.set_speed(tree, "fab3", 200_000)
-    started()
-    fault = controller.wait_fault("nic.rdma.degraded")
-    assert (fault.device, fault.severity) == ("fab3", "warning")
-    assert "runs at 200 Gb/s while 3 of 4 ports of its kind run at 400 Gb/s" in (
-        fault.evidence[0].text
-    )
-
-
 class TestOfOneMake:
     """What does not depend on the make."""
 
     @pytest.fixture
     def make(self):
         return "ionic"
+
+    def test_one_port_that_is_down_at_boot_among_others_that_are_up_is_a_fault(
+        self, started, controller, tree
+    ):
+        """Nobody named it; its three peers did."""
+        network.down(tree, "fab1")
+        started()
+        fault = controller.wait_fault("nic.link.down")
+        assert (fault.device, fault.severity) == ("fab1", "error")
+        assert "while 3 of 4 ports of its kind are up (fab0, fab2, fab3)" in fault.evidence[0].text
+        assert controller.wait_device("fab1", "unhealthy").used
+        assert [one.device for one in controller.last.conditions] == ["fab1"]
+
+    def test_one_port_at_half_speed_among_others_is_degraded(self, started, controller, tree):
+        """The link is up and every byte takes twice as long."""
+        network.set_speed(tree, "fab3", 200_000)
+        started()
+        fault = controller.wait_fault("nic.rdma.degraded")
+        assert (fault.device, fault.severity) == ("fab3", "warning")
+        assert "runs at 200 Gb/s while 3 of 4 ports of its kind run at 400 Gb/s" in (
+            fault.evidence[0].text
+        )
 
     def test_a_port_that_is_switched_off_at_boot_is_nobodys_fault(self, started, controller, tree):
         """An administrator did it: it is no device of training until it is on."""
@@ -182,6 +180,16 @@ class TestOfOneMake:
         fabric.remove_function(tree, "0000:66:00.0")
         started()
         assert controller.wait_fault("nic.removed").device == "fab2"
+
+    def test_a_card_that_never_came_up_is_missed_beside_its_gpu(self, started, controller, tree):
+        """Three of four GPUs have a port of their own; nobody has to know how many there were."""
+        fabric.remove_function(tree, "0000:66:00.0")
+        started()
+        fault = controller.wait_fault("nic.removed")
+        assert (fault.device, fault.severity) == ("port beside 0000:65:00.0", "warning")
+        assert fault.evidence[0].text == (
+            "no network port is beside the GPU at 0000:65:00.0, as 3 of 4 GPUs have"
+        )
 
     def test_a_card_that_hangs_its_reader_is_stalled_and_the_others_are_read(
         self, started, controller, tree

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from aegis_agent.probes.nic_peers import Peer, compare
+from aegis_agent.probes.nic_peers import Peer, alone, compare
+from aegis_agent.probes.roles import Assigned, Place, Port, Role
 
 UP = [Peer(name=f"fab{number}", kind=("ionic", "1"), up=True, speed=400_000) for number in range(8)]
 
@@ -57,3 +58,15 @@ def test_a_lone_port_is_compared_with_its_own_best():
 def test_a_speed_that_nobody_knows_is_not_judged():
     """No data is no finding."""
     assert among(replace(UP[0], speed=None)).slow == ""
+
+
+def test_gpus_that_share_their_ports_are_not_asked_for_one_each():
+    """Four cards for eight GPUs is a way to build a node; seven for eight is not."""
+    gpus = [Place(address=f"0000:{n}5:00.0", bridges=(f"0000:{n}0:01.0",)) for n in range(8)]
+    ports = [
+        Assigned(port=Port(), name=f"fab{n}", role=Role.FABRIC, why="", gpu=gpu.address)
+        for n, gpu in enumerate(gpus)
+    ]
+    assert alone(ports, gpus) == {}
+    assert list(alone(ports[1:], gpus)) == ["0000:05:00.0"]
+    assert alone(ports[4:], gpus) == {}
