@@ -152,9 +152,7 @@ def _is_of_node(incident: Incident) -> bool:
 
 def announced(incident: Incident) -> bool:
     """Whether people were told of it: what is only counted or watched is not worth a page."""
-    told = any(
-        one.remedy is not Remedy.COUNT and one.told != NOBODY for one in incident.decisions
-    )
+    told = any(one.remedy is not Remedy.COUNT and one.told != NOBODY for one in incident.decisions)
     return told and not incident.follows
 
 
