@@ -28,6 +28,7 @@ _BEAT_SECONDS_MAX = 1.0
 _LAUNCHERS_KEY = "launchers"
 _ASK_WHERE = ("kernel", "pcie")  # they know devices by address: others have to find those first
 _LOOK_SECONDS_MAX, _LOOK_AGAIN_SECONDS_MAX = 9.5, 3.5
+_SITE, _LOOK_SITE_SECONDS_MAX = "checks", 32.0  # a site's own programs take their own time
 _LOOK_POLL_SECONDS = 0.2
 _CANCEL_SECONDS_MAX = 1.0
 
@@ -198,9 +199,13 @@ async def look_once(settings: Settings) -> tuple[Report, tuple[str, ...]]:
     settings = replace(settings, poll_seconds=min(settings.poll_seconds, _LOOK_POLL_SECONDS))
     book = make_book(settings, Spool(None), lambda: None)
     senses = all_senses(settings, book)
-    finders = [sense for sense in senses if sense.name not in _ASK_WHERE]
+    site = [sense for sense in senses if sense.name == _SITE]
+    finders = [sense for sense in senses if sense.name not in (*_ASK_WHERE, _SITE)]
+    others = [sense for sense in senses if sense.name in _ASK_WHERE]
+    checks = asyncio.create_task(_look(site, _LOOK_SITE_SECONDS_MAX))
     late = await _look(finders, _LOOK_SECONDS_MAX)
-    late += await _look([one for one in senses if one not in finders], _LOOK_AGAIN_SECONDS_MAX)
+    late += await _look(others, _LOOK_AGAIN_SECONDS_MAX)
+    late += await checks
     return compose(settings, book, senses, (), 1), tuple(late)
 
 

@@ -31,7 +31,8 @@ examples:
   aegis scan -o json | jq .verdict
   aegis scan && sbatch job.sh
 
-It takes up to 15 seconds, remembers nothing, and disturbs no agent that runs.
+It takes up to 15 seconds, or 30 where a site's own checks do, remembers nothing, and disturbs no
+agent that runs.
 
 exit codes: 0 healthy, 1 something was found, 2 it could not be told
 """
