@@ -58,6 +58,7 @@ _DAMAGE: Mapping[str, tuple[FaultClass, str]] = {
 }
 _MENDED = frozenset({"ecc_correctable", "aer_corrected", "edac_corrected"})
 _NAMED_MAX = 8
+_KINDS = {"gpu": "GPU", "nic": "network port"}
 _WORST_FIRST = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
@@ -172,12 +173,12 @@ def _verdict(
 
 
 def _counted(devices: tuple[Device, ...]) -> str:
-    kinds: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for device in devices:
-        kinds[device.kind] = kinds.get(device.kind, 0) + 1
+        words = _KINDS.get(device.kind, device.kind)
+        numbers[words] = numbers.get(words, 0) + 1
     return ", ".join(
-        f"{number} {kind}{'' if number == 1 or kind == 'host' else 's'}"
-        for kind, number in kinds.items()
+        f"{number} {words}{'' if number == 1 else 's'}" for words, number in numbers.items()
     )
 
 

@@ -37,7 +37,7 @@ def test_nothing_found_and_nothing_unknown_is_healthy() -> None:
     """Counters of what was put right are told and cost nobody the verdict."""
     verdict = judge([gpu(ecc_correctable=3), gpu("gpu1")], [], [], [])
     assert verdict.outcome is Outcome.HEALTHY
-    assert verdict.sentence == "Healthy: 2 gpus, nothing found."
+    assert verdict.sentence == "Healthy: 2 GPUs, nothing found."
     assert told(verdict) == [(FaultClass.GPU_ECC_CORRECTABLE, "gpu0", When.BOOT)]
 
 
