@@ -51,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fabric",
         type=reading.parse_fabric,
         metavar="IFACE[,IFACE]",
-        help="the network interfaces that training needs",
+        help="the ports that training needs (default: auto, found by where they sit), or none",
     )
     add("-o", "--output", choices=("table", "json"), default="table")
     parser.set_defaults(run=run)

@@ -104,7 +104,7 @@ def observe(
     return Judgement(
         memory=memory,
         device=_device(subject, memory, sample, stance),
-        faults=tuple(told),
+        faults=tuple(_with_role(fault, stance) for fault in told),
         conditions=_lasting(subject, memory),
     )
 
@@ -116,6 +116,11 @@ def of_boot(memory: LinkMemory, boot_id: str) -> LinkMemory:
     return LinkMemory(
         boot_id=boot_id, used=memory.used, was_up=memory.was_up, outages=memory.outages
     )
+
+
+def _with_role(fault: Fault, stance: Stance) -> Fault:
+    role = [fact for fact in stance.facts if fact[0] == "role"]
+    return replace(fault, details=(*fault.details, *role))
 
 
 def _flaps(memory: LinkMemory, sample: LinkSample) -> int:
@@ -244,7 +249,7 @@ def _absent(
     faults: tuple[Fault, ...] = ()
     if known and not memory.removed_at and samples >= REMOVED_SAMPLES:
         memory, fault = _removed(subject, memory, sample)
-        faults = (fault,)
+        faults = (_with_role(fault, stance),)
     gone = sample.moved or ("the interface is gone" if known else "there is no such interface")
     device = Device(
         name=subject.device,

@@ -28,7 +28,7 @@ from aegis_agent.senses.nic_port import (
     WatchedPort,
     infiniband,
     missing,
-    settled,
+    reader_of,
     told,
     unseen,
 )
@@ -37,7 +37,7 @@ from aegis_agent.sources import nic as links
 from aegis_agent.sources import ports
 from aegis_agent.sources import rdma as rdma_source
 from aegis_agent.sources.patience import Patience, StuckError
-from aegis_agent.sources.rdma import Reader, Reading
+from aegis_agent.sources.rdma import Reading
 
 _log = logging.getLogger(__name__)
 _LINK, _RDMA = TypeAdapter(LinkMemory), TypeAdapter(RdmaMemory)
@@ -164,9 +164,8 @@ class NicSense:
         port, name = assigned.port, assigned.name
         used = assigned.role is Role.FABRIC
         if (known := self._ports.get(name)) is not None:
-            assigned = settled(known, assigned)
+            assigned = known.settle(self._root, assigned)
             used = assigned.role is Role.FABRIC
-            known.assigned = assigned
         elif used or not (self._named or port.physical_function):
             self._add(assigned)
         else:
@@ -179,7 +178,7 @@ class NicSense:
         memory = self._link_memories.get(name, LinkMemory())
         watched = WatchedPort(
             assigned=assigned,
-            reader=Reader(self._root, port.rdma, port.rdma_port, port.interface),
+            reader=reader_of(self._root, port),
             link=replace(
                 nic.of_boot(memory, self._book.boot_id), used=assigned.role is Role.FABRIC
             ),
@@ -199,10 +198,11 @@ class NicSense:
             watched.moved = ""
             if here is None or here.name == watched.name or watched.is_there:
                 continue
-            if here.port.interface and not watched.assigned.named:
+            has_link = bool(here.port.interface) or watched.is_told_by_rdma
+            if has_link and not watched.assigned.named:
                 self._rename(watched, here)
-            elif here.port.interface:
-                watched.moved = f"the interface is called {here.port.interface} now"
+            elif has_link:
+                watched.moved = f"it is called {here.name} now"
             elif here.port.rdma == port.rdma and watched.reading is not None:
                 state = watched.reading.state
                 watched.moved = (
@@ -212,9 +212,7 @@ class NicSense:
                 )
 
     def _rename(self, before: WatchedPort, assigned: Assigned) -> None:
-        _log.info(
-            "An interface got another name.", extra={"before": before.name, "after": assigned.name}
-        )
+        _log.info("A port got another name.", extra={"before": before.name, "after": assigned.name})
         self._forget(before.name)
         self._link_memories[assigned.name] = before.link
         self._rdma_memories[assigned.name] = before.rdma
@@ -233,7 +231,7 @@ class NicSense:
             self._book.spool.erase(key + name)
 
     def _say_source(self) -> None:
-        by = "sysfs" if self._root != links.SYS else "netlink"
+        by = "netlink" if self._root == links.SYS and links.has_netlink() else "sysfs"
         if self._named == ("none",):
             self._source = "no port is watched: the settings name none"
         else:
@@ -358,6 +356,8 @@ class NicSense:
     def _counted(self, watched: WatchedPort, reading: Reading) -> None:
         watched.reading = reading
         self._hanging.discard(watched.name)
+        if watched.assigned.port.rdma and not reading.present:
+            self._changed.set()  # it may have another name
         port, before = watched.assigned.port, watched.rdma
         if not port.rdma:
             return

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from aegis.model.node import Device
 from aegis_agent.probes import rdma
@@ -72,6 +73,23 @@ class WatchedPort:
         """Whether reports have it: ports that never were up and need not be are no devices."""
         link = self.link
         return self.expected or bool(link.up or link.down_at or link.removed_at)
+
+    def settle(self, sys_root: Path, assigned: Assigned) -> Assigned:
+        """The port as it was found again, and what it is now.
+
+        One that is down, or has lost its RDMA device, looks like another: it keeps its role.
+        """
+        before = self.assigned
+        lost_rdma = bool(before.port.rdma) and not assigned.port.rdma
+        if lost_rdma or (assigned.role is not before.role and not self.is_up):
+            return before
+        if (assigned.port.rdma, assigned.port.interface) != (
+            before.port.rdma,
+            before.port.interface,
+        ):
+            self.reader = reader_of(sys_root, assigned.port)
+        self.assigned = assigned
+        return assigned
 
     def take(self, sample: LinkSample) -> None:
         """A new reading of the link."""
@@ -145,13 +163,9 @@ def missing(name: str) -> Assigned:
     return Assigned(port=port, name=name, role=Role.FABRIC, why="it was here earlier in this boot")
 
 
-def settled(known: WatchedPort, assigned: Assigned) -> Assigned:
-    """A port that is down or has lost its RDMA device looks like another: it keeps its role."""
-    before = known.assigned
-    lost_rdma = bool(before.port.rdma) and not assigned.port.rdma
-    if lost_rdma or (assigned.role is not before.role and not known.is_up):
-        return before
-    return assigned
+def reader_of(sys_root: Path, port: Port) -> Reader:
+    """What reads the RDMA side of the port, and its speed."""
+    return Reader(sys_root, port.rdma, port.rdma_port, port.interface)
 
 
 def infiniband(reading: Reading, *, simulated: bool) -> LinkSample:

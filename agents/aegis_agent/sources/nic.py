@@ -44,7 +44,7 @@ async def watch(
     The interfaces may change meanwhile. `others` is called when a link that is none of them comes,
     goes or gets another name.
     """
-    if root == SYS:
+    if root == SYS and has_netlink():
         await _watch_netlink_always(interfaces, poll_seconds, tell, others)
     else:
         await _watch_sysfs(root, interfaces, poll_seconds, tell)
@@ -52,7 +52,7 @@ async def watch(
 
 async def look(root: Path, interfaces: Collection[str], tell: Tell) -> None:
     """Tell each interface's state once."""
-    if root != SYS:
+    if root != SYS or not has_netlink():
         for interface in list(interfaces):
             tell(interface, read_sysfs(root, interface))
     elif interfaces:
@@ -174,14 +174,26 @@ def _is_up(operstate: str, carrier: int | None) -> bool:
 # netlink
 
 
+def has_netlink() -> bool:
+    """Whether this process may ask; a sandbox may forbid it."""
+    try:
+        Netlink().close()
+    except OSError:
+        return False
+    return True
+
+
 async def _watch_netlink_always(
     interfaces: Collection[str], poll_seconds: float, tell: Tell, others: Callable[[], None]
 ) -> None:
+    reason = ""
     while True:
         try:
             await _watch_netlink(interfaces, poll_seconds, tell, others)
         except (OSError, TimeoutError) as error:  # its buffer overran, for one
-            _log.warning("Netlink failed and is opened again.", extra={"reason": error})
+            if str(error) != reason:
+                reason = str(error)
+                _log.warning("Netlink failed and is opened again.", extra={"reason": reason})
         others()  # what came and went meanwhile was not heard
         await asyncio.sleep(min(poll_seconds, _PAUSE_SECONDS))
 

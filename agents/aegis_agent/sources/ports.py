@@ -96,7 +96,8 @@ def function_at(sys_root: Path, address: str) -> Function:
         return Function.PRESENT
 
 
-def _listed(folder: Path) -> list[str]:
+def listed(folder: Path) -> list[str]:
+    """The names in a folder; none where there is none or it cannot be read."""
     try:
         return sorted(entry.name for entry in os.scandir(folder))
     except OSError:
@@ -121,7 +122,7 @@ def _number(text: str) -> int | None:
 def _interfaces(sys_root: Path, proc_root: Path) -> Iterator[Port]:
     folder = sys_root / "class" / "net"
     routed = _below(folder, _default_route(proc_root))
-    for name in _listed(folder):
+    for name in listed(folder):
         device = folder / name / "device"
         if not device.exists():
             continue
@@ -212,7 +213,7 @@ def _below(folder: Path, names: set[str]) -> set[str]:
         queue = [
             entry.removeprefix("lower_")
             for name in queue
-            for entry in _listed(folder / name)
+            for entry in listed(folder / name)
             if entry.startswith("lower_")
         ]
         found.update(queue)
@@ -224,10 +225,10 @@ def _below(folder: Path, names: set[str]) -> set[str]:
 
 def _rdma_ports(sys_root: Path) -> Iterator[_Rdma]:
     folder = sys_root / "class" / "infiniband"
-    for name in _listed(folder):
+    for name in listed(folder):
         device = folder / name / "device"
         function = _function(device) if device.exists() else None
-        for port in _listed(folder / name / "ports"):
+        for port in listed(folder / name / "ports"):
             place = folder / name / "ports" / port
             yield _Rdma(
                 device=name,

@@ -78,11 +78,10 @@ class Reader:
 
     def _list(self) -> None:
         self._files = {
-            entry.name: entry.path
+            name: str(self._folder / folder / name)
             for folder in _FOLDERS
-            if (self._folder / folder).is_dir()
-            for entry in os.scandir(self._folder / folder)
-            if rdma.judged(entry.name) and not entry.name.startswith(".")
+            for name in ports.listed(self._folder / folder)
+            if rdma.judged(name) and not name.startswith(".")
         }
 
 

@@ -163,6 +163,20 @@ class TestOfOneMake:
         controller.wait(lambda: controller.device("fab2") is None, "the old name's end")
         assert controller.classes() == []
 
+    def test_an_rdma_device_that_is_renamed_is_the_same_device(self, started, controller, tree):
+        """Its rules name it after its place, some time after the driver was loaded."""
+        started()
+        controller.wait(lambda: "counters of" in dict(controller.last.sources)["nic"], "counters")
+        folder = tree / "class" / "infiniband"
+        (folder / "ionic_2").rename(folder / "rocep102s0")
+        controller.wait(
+            lambda: dict(controller.device("fab2").facts).get("rdma") == "rocep102s0", "its name"
+        )
+        fabric.set_counter(tree, "rocep102s0", "req_rx_oper_err", "1")
+        fault = controller.wait_fault("nic.rdma.error")
+        assert dict(fault.details)["rdma_device"] == "rocep102s0"
+        assert controller.classes() == ["nic.rdma.error"]
+
     def test_what_settings_name_is_all_that_is_watched(self, started, controller):
         """As before there were roles."""
         started("--fabric", "fab1,eth0")
@@ -260,3 +274,13 @@ class TestInfiniBand:
         assert controller.wait_fault("nic.link.down").device == "mlx5_3"
         fabric.set_counter(tree, "mlx5_0", "link_downed", "0")
         controller.wait_device("mlx5_0", "healthy")
+
+    def test_a_port_that_gets_another_name_is_the_same_port(self, started, controller, tree):
+        """Nothing was removed."""
+        started()
+        controller.wait_device("mlx5_3", "healthy")
+        folder = tree / "class" / "infiniband"
+        (folder / "mlx5_3").rename(folder / "ibp118s0")
+        controller.wait_device("ibp118s0", "healthy")
+        controller.wait(lambda: controller.device("mlx5_3") is None, "the old name's end")
+        assert controller.classes() == []
