@@ -11,7 +11,7 @@ examples:
   aegis nodes
   aegis nodes show gpu-0001
   aegis nodes drain gpu-0001 --reason "reseat OAM 3"
-  aegis nodes return gpu-0001 --reason "module replaced"
+  aegis nodes return gpu-0001 --reason "module replaced" --validate full
   aegis nodes token gpu-0001 > node.token
 """
 _VERBS = {
@@ -36,6 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         verb.add_argument("node")
         verb.add_argument("--reason", required=True, help="why; kept in the record")
         verb.set_defaults(verb=name)
+        if name == "return":
+            verb.add_argument(
+                "--validate",
+                choices=("none", "light", "full"),
+                help="how closely it is looked at first (default: as the policy says)",
+            )
     token = _verb(verbs, "token", "mint a token for its agent and launchers", run_token)
     token.add_argument("node")
 
@@ -87,6 +93,7 @@ def run_show(arguments: argparse.Namespace) -> int:
         show.as_json(node)
         return Exit.OK
     _print(node)
+    _print_validation(node)
     show.table(
         ("DEVICE", "HEALTH", "COUNTERS ABOVE ZERO", "DETAIL"),
         [
@@ -106,11 +113,17 @@ def run_show(arguments: argparse.Namespace) -> int:
 def run_verb(arguments: argparse.Namespace) -> int:
     """Cordon, uncordon, drain or return a node."""
     path = f"/nodes/{part(arguments.node)}:{arguments.verb}"
-    node = Client.of(arguments).post(path, {"reason": arguments.reason})
+    body = {"reason": arguments.reason}
+    if getattr(arguments, "validate", None):
+        body["validate"] = arguments.validate
+    node = Client.of(arguments).post(path, body)
     if arguments.output == "json":
         show.as_json(node)
         return Exit.OK
     _help, done = _VERBS[arguments.verb]
+    if arguments.verb == "return" and node["state"] == "repairing":
+        print(f"{node['name']} is being validated: `aegis nodes show {node['name']}` tells how")
+        return Exit.OK
     print(f"{node['name']} {done} (state: {node['state']})")
     return Exit.OK
 
@@ -143,6 +156,28 @@ def _print(node: dict[str, Any]) -> None:
             ("suppressed", "; ".join(_suppressed(one) for one in node["suppressed"])),
         ]
     )
+    print()
+
+
+def _print_validation(node: dict[str, Any]) -> None:
+    """The last one, step by step."""
+    if not node["validations"]:
+        return
+    last = node["validations"][-1]
+    asked = (
+        f"{last['order']['depth']}, asked for by {last['actor']} {show.ago(last['given_at'])} ago"
+    )
+    state = last["state"] or "no word of it yet"
+    if last["ended_at"] is None:
+        state = f"under way ({state})"
+    show.pairs([("validation", asked), ("came to", state), ("which means", last["text"])])
+    rows = [
+        (one["name"], one["state"], one["value"], one["gate"], f"{one['seconds']:.1f}", one["text"])
+        for one in last["steps"]
+    ]
+    if rows:
+        print()
+        show.table(("STEP", "CAME TO", "MEASURED", "WANTED", "SECONDS", "WHAT"), rows, "")
     print()
 
 

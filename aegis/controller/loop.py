@@ -35,6 +35,7 @@ from aegis.controller.store import CannotWriteError, Store
 from aegis.controller.streams import Streams
 from aegis.controller.systemd import Watchdog
 from aegis.controller.tally import Tally
+from aegis.core import returning
 from aegis.core.cluster import ENDED
 from aegis.core.operate import refusal
 from aegis.core.recover import assignments
@@ -144,6 +145,7 @@ class Loop:
             stored=self._intake.stored(spool),
             assignments=assignments(self.state.cluster, node),
             orders=orders(self.state.cluster, node),
+            validations=returning.orders(self.state.cluster, node),
         )
 
     # Its life

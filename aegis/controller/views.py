@@ -18,6 +18,7 @@ from aegis.model.incident import Decision, Feedback, Incident, Remedy
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
 from aegis.model.policy import Mode, Policy
+from aegis.model.validation import Depth
 from aegis.rules import Rule
 from aegis.rules.explain import Explained
 
@@ -170,6 +171,14 @@ class Reason:
     """Why an operator wants it."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """Why a node is to serve again, and how closely it is looked at first."""
+
+    reason: str
+    validate: Depth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

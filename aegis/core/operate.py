@@ -9,13 +9,13 @@ allowed; `apply` then carries it out.
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from aegis.core import experience, lemons, people, recover
+from aegis.core import people, recover, returning
 from aegis.core.cluster import ENDED, Cluster, standing
 from aegis.core.fence import is_silent
-from aegis.core.incidents import close, note
+from aegis.core.incidents import note
 from aegis.core.nodes import enter, holds_ranks, take_out
 from aegis.core.rails import OUT
-from aegis.core.words import duration, listed
+from aegis.core.words import duration
 from aegis.model.event import (
     Event,
     JobStopped,
@@ -24,10 +24,10 @@ from aegis.model.event import (
     NodeReturned,
     NodeUncordoned,
 )
-from aegis.model.fault import Severity
-from aegis.model.incident import EntryKind, IncidentState
+from aegis.model.incident import EntryKind
 from aegis.model.job import StopKind
-from aegis.model.node import Health, Node, NodeState
+from aegis.model.node import Node, NodeState
+from aegis.model.validation import Depth
 
 NodeVerb: TypeAlias = NodeCordoned | NodeUncordoned | NodeDrained | NodeReturned
 Verb: TypeAlias = NodeVerb | JobStopped
@@ -62,7 +62,7 @@ def _not_stopped(cluster: Cluster, event: JobStopped) -> str | None:
 
 def _refused(cluster: Cluster, node: Node, event: NodeVerb) -> str | None:
     if isinstance(event, NodeReturned):
-        return _not_returned(cluster, node)
+        return _not_returned(cluster, node, event)
     state = standing(node)
     if isinstance(event, NodeUncordoned):
         if state is NodeState.CORDONED:
@@ -75,8 +75,10 @@ def _refused(cluster: Cluster, node: Node, event: NodeVerb) -> str | None:
     return f"{node.name} is {state} already{_by(node)}"
 
 
-def _not_returned(cluster: Cluster, node: Node) -> str | None:
-    return _not_in_question(cluster, node) or _not_healthy(node)
+def _not_returned(cluster: Cluster, node: Node, event: NodeReturned) -> str | None:
+    if returning.is_validating(node) and event.validate is not Depth.NONE:
+        return f"{node.name} is being validated: wait for it, or return it with --validate none"
+    return _not_in_question(cluster, node) or returning.ailment(node) or None
 
 
 def _not_in_question(cluster: Cluster, node: Node) -> str | None:
@@ -87,24 +89,8 @@ def _not_in_question(cluster: Cluster, node: Node) -> str | None:
         return f"{node.name} is in service already: it is {node.state}"
     if node.state is NodeState.DRAINING and holds_ranks(cluster, node):
         return f"{node.name} still holds ranks: wait until it is quarantined"
-    if node.state is NodeState.REPAIRING:
+    if node.state is NodeState.REPAIRING and not returning.is_validating(node):
         return f"{node.name} is under an order of Aegis ({node.reason}): wait until that has ended"
-    return None
-
-
-def _not_healthy(node: Node) -> str | None:
-    live = [
-        f"{one.fault_class} on {one.device}"
-        for one in node.conditions
-        if one.severity in (Severity.ERROR, Severity.FATAL)
-    ]
-    if live:
-        return f"{node.name} still reports {listed(live)}: repair it first"
-    sick = [one for one in node.devices if one.used and one.health is Health.UNHEALTHY]
-    if sick:
-        detail = f" ({sick[0].detail})" if sick[0].detail else ""
-        names = listed([one.name for one in sick])
-        return f"{names} on {node.name} reads as unhealthy{detail}: repair it first"
     return None
 
 
@@ -153,16 +139,7 @@ def _drain(cluster: Cluster, event: NodeDrained) -> None:
 
 def _return(cluster: Cluster, event: NodeReturned) -> None:
     _witness(cluster, event, "returned")
-    for incident in cluster.unresolved_on(event.node):
-        if incident.faults[0].job is None and incident.state is not IncidentState.RECOVERING:
-            close(cluster, incident, f"{event.actor} returned {event.node}: {event.reason}")
-    experience.returned(cluster, cluster.nodes[event.node])
-    cluster.lemons = lemons.find(cluster)
-    if cluster.policy.probation_seconds > 0:
-        reason = f"returned by {event.actor}: {event.reason}"
-        enter(cluster, cluster.nodes[event.node], NodeState.PROBATION, reason)
-    else:
-        enter(cluster, cluster.nodes[event.node], NodeState.READY, "")
+    returning.put_back(cluster, event.node, event.validate, event.actor, event.reason)
 
 
 def _stop(cluster: Cluster, event: JobStopped) -> None:

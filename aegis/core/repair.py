@@ -10,7 +10,7 @@ answer costs nothing; its id keeps a repeated one from doing anything twice.
 
 from dataclasses import replace
 
-from aegis.core import experience, memory, modes
+from aegis.core import experience, memory, modes, returning
 from aegis.core.approval import ask, expire, is_forbidden
 from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import cause, close, note, reopen
@@ -49,6 +49,8 @@ def orders(cluster: Cluster, node: str) -> tuple[Order, ...]:
     known = cluster.nodes.get(node)
     if known is None or standing(known) is not NodeState.REPAIRING:
         return ()
+    if returning.is_validating(known):
+        return ()
     if cluster.paused is not None and known.repairs[-1].state is None:
         return ()
     return (replace(known.repairs[-1].order, epoch=cluster.epoch),)
@@ -63,7 +65,7 @@ def is_about(cluster: Cluster, incident: Incident) -> bool:
 
 def is_expected(node: Node) -> bool:
     """Whether the node was told to start anew."""
-    repairing = standing(node) is NodeState.REPAIRING
+    repairing = standing(node) is NodeState.REPAIRING and not returning.is_validating(node)
     return repairing and node.repairs[-1].order.verb is Verb.REBOOT
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aegis.core import experience, lemons
+from aegis.core import experience, lemons, returning
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import close, note
 from aegis.core.levels import condition_of, is_fresh, is_unhealthy
@@ -33,13 +33,17 @@ def is_well(node: Node, incident: Incident) -> bool:
 
 def follow(cluster: Cluster, node: Node, incident: Incident) -> None:
     """Take what the node says of its order, and see whether it has helped."""
+    if returning.is_validating(node):
+        return
     repair = _heard(cluster, node, incident)
     node = cluster.nodes[node.name]
     match repair.state:
         case OrderState.REFUSED | OrderState.FAILED:
             _failed(cluster, node, repair, f"{_words(repair)}: {repair.text}")
+        case OrderState.DONE if returning.after(node, repair.order.id):
+            _validated(cluster, node, repair)
         case OrderState.DONE if is_fresh(cluster, node) and is_whole(node, repair):
-            _helped(cluster, node, repair)
+            _well(cluster, node, repair)
         case OrderState.DONE if _waited(cluster, repair) > cluster.policy.settle_seconds:
             text = f"{DONE[repair.order.verb]}, and {_ailing(node, repair)}"
             _failed(cluster, node, repair, text)
@@ -121,18 +125,44 @@ def _ailing(node: Node, repair: Repair) -> str:
 
 
 def _failed(cluster: Cluster, node: Node, repair: Repair, text: str) -> None:
-    """The node is where it was; what was refused is not asked for again."""
+    """The node is where it was. What was refused is not asked for again, nor what helped."""
     incident = cluster.incidents[repair.order.incident]
     refused = repair.state is OrderState.REFUSED
     ended = replace(repair, ended_at=cluster.now, text=repair.text or text)
     _keep(cluster, node, ended)
-    taken_for = "" if refused else node.taken_for
+    final = refused or returning.after(node, repair.order.id) is not None
+    taken_for = "" if final else node.taken_for
     node = replace(cluster.nodes[node.name], taken_for=taken_for)
     enter(cluster, node, NodeState.QUARANTINED, f"{incident.id}: {text}", AEGIS)
-    if refused and incident.state is IncidentState.OPEN:
+    if final and incident.state is IncidentState.OPEN:
         close(cluster, incident, f"{node.name} stays quarantined: {text}")
     else:
         note(cluster, incident, EntryKind.OUTCOME, text)
+
+
+def _well(cluster: Cluster, node: Node, repair: Repair) -> None:
+    """What was wrong is gone; the node is looked at closely before it comes back."""
+    order, depth = repair.order, cluster.policy.validate_on_return
+    reason = f"{order.incident}: {DONE[order.verb]}"
+    if returning.begin(cluster, node.name, depth, AEGIS, reason, repair=order.id):
+        incident = cluster.incidents[order.incident]
+        text = f"{DONE[order.verb]}, and its devices read as healthy: {depth} validation begins"
+        note(cluster, incident, EntryKind.PROGRESS, text)
+    else:
+        _helped(cluster, node, repair)
+
+
+def _validated(cluster: Cluster, node: Node, repair: Repair) -> None:
+    """The validation that followed the repair has ended."""
+    known = returning.after(node, repair.order.id)
+    assert known is not None, f"{node.name} was not validated"
+    if known.state not in returning.GOOD:
+        text = f"{DONE[repair.order.verb]}, and {returning.words(known)}: {known.text}"
+        _failed(cluster, node, repair, text)
+        return
+    told = f"{node.name} was validated: {known.text}"
+    note(cluster, cluster.incidents[repair.order.incident], EntryKind.PROGRESS, told)
+    _helped(cluster, node, repair)
 
 
 def _helped(cluster: Cluster, node: Node, repair: Repair) -> None:

@@ -84,6 +84,8 @@ def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         suppressed=report.suppressed,
         sources=report.sources,
         order_results=report.order_results,
+        validates=report.validates,
+        validation_results=report.validation_results,
     )
     for launcher in report.launchers:
         node = _with_launcher(cluster, node, launcher, Sender.AGENT, report)

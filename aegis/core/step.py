@@ -6,7 +6,18 @@ The controller drives it with real events, `aegis.sim` with invented ones.
 
 from typing import assert_never
 
-from aegis.core import correlate, jobs, modes, operate, people, recover, repair, watch, windows
+from aegis.core import (
+    correlate,
+    jobs,
+    modes,
+    operate,
+    people,
+    recover,
+    repair,
+    returning,
+    watch,
+    windows,
+)
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.invariants import check_touched
@@ -107,6 +118,7 @@ def _on_report(cluster: Cluster, rules: RuleSet, report: NodeReport) -> None:
         jobs.hear_of(cluster, rules, name, node.name)
     for incident in cluster.unresolved_on(node.name):
         reconsider(cluster, rules, incident)
+    returning.look(cluster, node.name)
     repair.look(cluster, rules, node.name)
     ease(cluster, node.name)
     settle(cluster, node.name)

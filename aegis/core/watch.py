@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aegis.core import correlate, experience, jobs, repair, windows
+from aegis.core import correlate, experience, jobs, repair, returning, windows
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.fence import is_silent, is_stalled
@@ -32,6 +32,7 @@ def tick(cluster: Cluster, rules: RuleSet, event: Tick) -> None:
         jobs.attend(cluster, rules, name)
     for incident in cluster.unresolved():
         reconsider(cluster, rules, cluster.incidents[incident.id])
+    returning.tick(cluster)
     repair.tick(cluster, rules)
 
 

@@ -7,6 +7,7 @@ from aegis.model.fault import Fault
 from aegis.model.incident import Feedback
 from aegis.model.node import NodeReport
 from aegis.model.policy import Mode, Policy
+from aegis.model.validation import Depth
 from aegis.model.window import WindowKind
 
 
@@ -102,6 +103,7 @@ class NodeReturned:
     node: str
     actor: str
     reason: str
+    validate: Depth | None = None  # before it serves again; None: as the policy says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

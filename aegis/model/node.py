@@ -6,7 +6,8 @@
     repairing -> quarantined
     cordoned | draining | quarantined -> ready
 
-The last move is an operator's: to return or to uncordon.
+A returned node is repairing while it is validated. The last move is an operator's: to return or to
+uncordon.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from enum import StrEnum
 from aegis.model.fault import Condition, FaultClass
 from aegis.model.job import LauncherState
 from aegis.model.order import OrderResult, Repair
+from aegis.model.validation import Validation, ValidationResult
 
 
 class NodeState(StrEnum):
@@ -25,7 +27,7 @@ class NodeState(StrEnum):
     CORDONED = "cordoned"  # gets no new ranks; the ones it has go on
     DRAINING = "draining"  # its ranks are being stopped
     QUARANTINED = "quarantined"  # holds no ranks until someone returns it
-    REPAIRING = "repairing"  # is being reset or rebooted
+    REPAIRING = "repairing"  # is being reset, rebooted or validated
     PROBATION = "probation"  # back, used as a spare first
     UNKNOWN = "unknown"  # neither agent nor launcher has spoken for silence_seconds
 
@@ -103,6 +105,8 @@ class NodeReport:
     events_dropped: int = 0  # by the spool, since the agent started
     suppressed: tuple[Suppressed, ...] = ()
     order_results: tuple[OrderResult, ...] = ()  # of the orders that stood when it last heard
+    validates: bool = False  # it can look closely at itself before it serves again
+    validation_results: tuple[ValidationResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,3 +155,6 @@ class Node:
     taken_for: str = ""  # the incident for which, until its repair is over
     repairs: tuple[Repair, ...] = ()  # the newest 20; the last one may be under way
     order_results: tuple[OrderResult, ...] = ()  # as its agent last said
+    validates: bool = False  # its agent can look closely at it before it serves again
+    validations: tuple[Validation, ...] = ()  # the newest 5; the last one may be under way
+    validation_results: tuple[ValidationResult, ...] = ()  # as its agent last said

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from aegis.model.validation import Depth
+
 
 class Mode(StrEnum):
     """How far a rule may go, from least to most."""
@@ -55,6 +57,9 @@ class Policy:
     order_seconds: float = 60.0  # an order to a node's root helper is begun in this time or never
     reset_seconds: float = 300.0  # for a reset, and for its devices to read as healthy
     reboot_seconds: float = 1800.0  # the same for a reboot
+    validate_on_return: Depth = Depth.LIGHT  # before a node serves again, where its agent can
+    validate_light_seconds: float = 120.0  # until it is taken for failed
+    validate_full_seconds: float = 900.0
     repairs_max: int = 2  # of one kind and node within a day, where the rule does not say
     approvals_needed: int = 1  # 2: two people must agree
     approval_seconds: float = 3600.0  # for an answer, and how long it counts

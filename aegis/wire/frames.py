@@ -15,6 +15,7 @@ from aegis.model.fault import Fault
 from aegis.model.job import Assignment
 from aegis.model.node import NodeReport
 from aegis.model.order import Order
+from aegis.model.validation import ValidationOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +46,4 @@ class Answer:
     stored: int = 0  # faults of the spool up to this number are stored: forget them
     assignments: tuple[Assignment, ...] = ()  # one for each job that has a launcher here
     orders: tuple[Order, ...] = ()  # to the root helper, as long as they stand
+    validations: tuple[ValidationOrder, ...] = ()  # to the agent itself, the same way

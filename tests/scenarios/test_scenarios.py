@@ -22,12 +22,15 @@ people (`!!`), and every job, node and incident that is not as it was. Each comm
     fault N DEVICE CLASS [count=1] [ago=0] [severity=error] [afid=N]
     gpus N NAME=healthy|unhealthy … [holds=PID]   how its agent reads its GPUs
     result N STATE REASON                 its root helper has answered the order that stands
+    validates N …                         their agents can look closely at them
+    validated N STATE [STEP=STATE …] TEXT its agent has answered the order to validate
     down N IFACE / up N IFACE             a link: its fault and its condition
     say N … / late N / twice N            a report as it is; an overtaken one; the same one again
     wait SECONDS [without=N,M]            ticks pass; all nodes but these are heard
     controller                            another controller takes over
     forget                                one takes over whose event log is empty
-    cordon|uncordon|drain|return N REASON operators' verbs; `stop J REASON` ends a job
+    cordon|uncordon|drain|return N REASON operators' verbs; `stop J REASON` ends a job;
+                                          return has [validate=none|light|full]
     approve|deny|ack|remark|judge INCIDENT [by=alice] …   what people say; `judge I wrong`
     pause|resume REASON                   all automation
     window silence|maintenance [node=n*] [class=nic.*] [rack=R] [for=60] [in=0] REASON
@@ -43,7 +46,7 @@ from pathlib import Path
 
 import pytest
 
-from aegis.core import invariants, operate, recover, repair, story
+from aegis.core import invariants, operate, recover, repair, returning, story
 from aegis.core.cluster import Cluster, holders, launcher_of
 from aegis.core.step import step
 from aegis.model import event as ev
@@ -55,6 +58,13 @@ from aegis.model.job import LauncherPhase as Phase
 from aegis.model.node import Device, Health, NodeReport, Sender
 from aegis.model.order import OrderResult, OrderState
 from aegis.model.policy import Mode, Policy, Unanswered
+from aegis.model.validation import (
+    Depth,
+    Step,
+    StepState,
+    ValidationResult,
+    ValidationState,
+)
 from aegis.model.window import WindowKind
 from aegis.rules import RuleSet, parse
 
@@ -93,10 +103,12 @@ class Scenario:
             if name.endswith(("_max", "_min", "_floor", "_needed"))
             else float(value)
             for name, value in named.items()
-            if name not in ("job_mode", "approval_unanswered")
+            if name not in ("job_mode", "approval_unanswered", "validate_on_return")
         }
         if "approval_unanswered" in named:
             values["approval_unanswered"] = Unanswered(named["approval_unanswered"])
+        if "validate_on_return" in named:
+            values["validate_on_return"] = Depth(named["validate_on_return"])
         if "job_mode" in named:
             values["job_mode"] = Mode(named["job_mode"])
         quick = {"hold_down_seconds": 2.0, "gather_seconds": 30.0, "probation_seconds": 0.0}
@@ -318,6 +330,28 @@ class Scenario:
         self.reports[node] = replace(self.reports[node], order_results=(result,))
         return self._say([node])
 
+    def do_validates(self, plain, named):
+        for node in plain:
+            self.reports[node] = replace(self.reports[node], validates=True)
+        return self._say(plain)
+
+    def do_validated(self, plain, named):
+        node, state, *words = plain
+        (order,) = returning.orders(self.cluster, node)
+        result = ValidationResult(
+            id=order.id,
+            depth=order.depth,
+            state=ValidationState(state),
+            text=" ".join(words),
+            at=self.at,
+            steps=tuple(
+                Step(name=name, state=StepState(value), text="it was tried")
+                for name, value in named.items()
+            ),
+        )
+        self.reports[node] = replace(self.reports[node], validation_results=(result,))
+        return self._say([node])
+
     def do_down(self, plain, named):
         node, device = plain
         fault_class = FaultClass.NIC_LINK_DOWN
@@ -381,7 +415,8 @@ class Scenario:
         return self._verb(ev.NodeDrained, plain)
 
     def do_return(self, plain, named):
-        return self._verb(ev.NodeReturned, plain)
+        depth = Depth(named["validate"]) if "validate" in named else None
+        return self._verb(partial(ev.NodeReturned, validate=depth), plain)
 
     def do_stop(self, plain, named):
         name, *reason = plain
@@ -509,7 +544,12 @@ class Scenario:
             )
         for name, node in self.cluster.nodes.items():
             held = f", held by {node.held_by}" if node.held_by else ""
-            texts[f"node {name}"] = f"{name}: {node.state}{held}"
+            why = f" ({node.reason})" if node.validations and node.reason else ""
+            texts[f"node {name}"] = f"{name}: {node.state}{held}{why}"
+            for wanted in returning.orders(self.cluster, name):
+                texts[f"validation of {name}"] = (
+                    f"=> {name}: validate {wanted.depth}, epoch {wanted.epoch} ({wanted.id})"
+                )
             for order in repair.orders(self.cluster, name):
                 texts[f"order of {name}"] = (
                     f"=> {name}: {order.verb}, epoch {order.epoch} (order {order.id})"

@@ -1,6 +1,7 @@
 """Nodes, and what operators do with them."""
 
 from collections.abc import Callable
+from functools import partial
 
 from fastapi import APIRouter
 
@@ -10,7 +11,7 @@ from aegis.controller.api.paging import Cursor, Limit, page
 from aegis.controller.problems import RESPONSES, not_found
 from aegis.controller.services import Services
 from aegis.controller.tokens import Token
-from aegis.controller.views import NodePage, Reason
+from aegis.controller.views import NodePage, Reason, Return
 from aegis.model.event import Event, NodeCordoned, NodeDrained, NodeReturned, NodeUncordoned
 from aegis.model.node import Node
 
@@ -51,12 +52,12 @@ async def drain(name: str, body: Reason, here: Here, token: Operator) -> Node:
 
 
 @router.post("/nodes/{name}:return")
-async def put_back(name: str, body: Reason, here: Here, token: Operator) -> Node:
-    """Put the node back to service; what it has counted so far is forgiven."""
-    return await _do(here, name, NodeReturned, token, body)
+async def put_back(name: str, body: Return, here: Here, token: Operator) -> Node:
+    """Validate the node, then put it back to service; what it has counted so far is forgiven."""
+    return await _do(here, name, partial(NodeReturned, validate=body.validate), token, body)
 
 
-async def _do(here: Services, name: str, verb: _Verb, token: Token, body: Reason) -> Node:
+async def _do(here: Services, name: str, verb: _Verb, token: Token, body: Reason | Return) -> Node:
     _node(here, name)
     await here.loop.command(lambda at: verb(at=at, node=name, actor=token.name, reason=body.reason))
     return _node(here, name)

@@ -69,6 +69,11 @@ export type DecisionResult =
   | "blocked"
   | "nothing";
 
+export type Depth =
+  | "none"
+  | "light"
+  | "full";
+
 export interface Device {
   readonly name: string;
   readonly kind: string;
@@ -407,6 +412,9 @@ export interface Node {
   readonly taken_for: string;
   readonly repairs: readonly Repair[];
   readonly order_results: readonly OrderResult[];
+  readonly validates: boolean;
+  readonly validations: readonly Validation[];
+  readonly validation_results: readonly ValidationResult[];
 }
 
 export type NodeState =
@@ -497,6 +505,9 @@ export interface Policy {
   readonly order_seconds: number;
   readonly reset_seconds: number;
   readonly reboot_seconds: number;
+  readonly validate_on_return: Depth;
+  readonly validate_light_seconds: number;
+  readonly validate_full_seconds: number;
   readonly repairs_max: number;
   readonly approvals_needed: number;
   readonly approval_seconds: number;
@@ -572,6 +583,21 @@ export type Severity =
   | "error"
   | "fatal";
 
+export interface Step {
+  readonly name: string;
+  readonly state: StepState;
+  readonly text: string;
+  readonly value: string;
+  readonly gate: string;
+  readonly seconds: number;
+}
+
+export type StepState =
+  | "pass"
+  | "warning"
+  | "fail"
+  | "unknown";
+
 export type StopKind =
   | "saving"
   | "now";
@@ -605,6 +631,44 @@ export interface Suppressed {
 export type Unanswered =
   | "hold"
   | "act";
+
+export interface Validation {
+  readonly order: ValidationOrder;
+  readonly given_at: number;
+  readonly actor: string;
+  readonly reason: string;
+  readonly repair: string;
+  readonly ended_at: number | null;
+  readonly state: ValidationState | null;
+  readonly text: string;
+  readonly steps: readonly Step[];
+}
+
+export interface ValidationOrder {
+  readonly id: string;
+  readonly node: string;
+  readonly boot_id: string;
+  readonly epoch: number;
+  readonly depth: Depth;
+  readonly expires_at: number;
+  readonly reason: string;
+}
+
+export interface ValidationResult {
+  readonly id: string;
+  readonly depth: Depth;
+  readonly state: ValidationState;
+  readonly text: string;
+  readonly at: number;
+  readonly steps: readonly Step[];
+}
+
+export type ValidationState =
+  | "working"
+  | "passed"
+  | "failed"
+  | "unknown"
+  | "aborted";
 
 export type Verb =
   | "reset-domain"
