@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -25,11 +27,29 @@ def measure(
     with running(hardware, _POLL_SECONDS) as (agent, controller):
         time.sleep(settle_seconds / 3)
         return {
+            "bare_process": _bare_process(events),
             "kernel_line": _kernel_lines(hardware, controller, events, kmsg=kmsg),
             "link_edge_simulated": _simulated_edges(hardware, controller, events),
             "ecc_change": _ecc_changes(hardware, controller, events),
             "storm": _storm(hardware, agent, controller),
         }
+
+
+def _bare_process(events: int) -> dict[str, Any]:
+    """The yardstick: how long a process that only waits takes to be woken and to answer here."""
+    echo = "import os\nwhile word := os.read(0, 9): os.write(1, word)"
+    with subprocess.Popen(
+        [sys.executable, "-c", echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        took = []
+        for _ in range(events):
+            time.sleep(random.uniform(0.1, 0.5))
+            began_at = time.perf_counter()
+            process.stdin.write(b"x\n")
+            process.stdout.read(2)
+            took.append(time.perf_counter() - began_at)
+        process.stdin.close()
+    return percentiles(took) | {"through": "two pipes; what a busy machine adds, it adds here too"}
 
 
 def _kernel_lines(
