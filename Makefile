@@ -9,13 +9,13 @@
 
 PYTHON ?= python3
 TORCH_PIP_ARGS ?=
-SEEDS ?= 3000
+SEEDS ?= 20000
 VENV := .venv
 BIN := $(VENV)/bin
 STATIC := aegis/controller/static/index.html
 WEB := $(shell find dashboards/web -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
 
-.PHONY: help setup demo test check fast-test sim rewrite bench docs rules test-systemd test-images lock system-packages clean
+.PHONY: help setup demo test check fast-test sim mutation rewrite bench docs rules test-systemd test-images lock system-packages clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -51,7 +51,10 @@ fast-test: setup  ## unit tests and scenarios only
 	$(BIN)/python -m pytest -q tests/unit tests/scenarios
 
 sim: setup  ## SEEDS invented fleets; a failing seed prints how to replay it
-	$(BIN)/python -m aegis.sim run --seeds $(SEEDS)
+	$(BIN)/python -m aegis.sim run --seeds $(SEEDS) --jobs 2
+
+mutation: setup  ## does anything notice when a line of what decides is wrong? (10 minutes)
+	$(BIN)/python tests/mutation/run.py
 
 rewrite: setup  ## write what the core does now into the scenario files; review the diff
 	$(BIN)/python -m pytest -q tests/scenarios --rewrite

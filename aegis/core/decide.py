@@ -33,12 +33,19 @@ def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
     rule = rules.first_match(fault, Known(cluster, fault.node)) or NO_RULE
     step = ladder.choose(cluster, rule, incident, fault)
     decision = _by(cluster, rules, _on(rule, step.remedy), incident, step.why)
-    if step.below is None or decision.result is DecisionResult.ACTED:
+    below = step.below or _without_the_node(fault, decision)
+    if below is None or decision.result is DecisionResult.ACTED:
         return decision
     # The job stands still meanwhile: what may be done is better than what ought to be.
-    why = f"{step.why}, and that may not be done"
-    lower = _by(cluster, rules, _on(rule, step.below), incident, why)
+    why = f"{step.why or f'to {REMEDIES[step.remedy]} is called for'}, and that may not be done"
+    lower = _by(cluster, rules, _on(rule, below), incident, why)
     return lower if lower.result is DecisionResult.ACTED else decision
+
+
+def _without_the_node(fault: Fault, decision: Decision) -> Remedy | None:
+    """A lost node takes no ranks anyway: limits on nodes out do not keep its job from going on."""
+    lost = fault.fault_class is FaultClass.NODE_LOST and decision.remedy in DRAINS
+    return Remedy.RESTART if lost and decision.result is DecisionResult.BLOCKED else None
 
 
 def _own(given: str, usual: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
 from aegis.model.job import Assignment, LauncherState
 from aegis.model.node import Device, Health, NodeReport, Sender
+from aegis.sim.helper import SimHelper
 from aegis.sim.launcher import SimLauncher
 from aegis.sim.scene import Scene
 from aegis.sim.uplink import Spooled, Uplink
@@ -78,12 +79,15 @@ class SimAgent:
     scene: Scene
     node: str
     boot_id: str
+    labels: tuple[tuple[str, str], ...]
     skew_seconds: float
     hardware: Hardware
     spool: Spool
+    helper: SimHelper
     acknowledged: Callable[[Spool], None]  # promises look on
     uplink: Uplink = field(init=False)
     is_over: bool = False
+    asked_at: float = 0.0  # when the newest report was put together, by the node's clock
     _known: dict[str, _Known] = field(default_factory=dict)  # by job
     _orders: dict[str, Assignment] = field(default_factory=dict)  # by job
 
@@ -106,6 +110,7 @@ class SimAgent:
 
     def compose(self) -> NodeReport:
         """The node's whole state."""
+        self.asked_at = self.scene.now + self.skew_seconds
         for known in self._known.values():
             if known.launcher is not None:
                 known.state = known.launcher.state()
@@ -123,9 +128,11 @@ class SimAgent:
             boot_id=self.boot_id,
             version="sim",
             simulated=True,
+            labels=self.labels,
             devices=self.hardware.devices(),
             conditions=() if down_at is None else (down,),
             launchers=tuple(self._known[job].state for job in sorted(self._known)),
+            order_results=tuple(one for _, one in sorted(self.helper.results.items())),
         )
 
     def spooled(self) -> Spooled:
@@ -186,10 +193,19 @@ class SimAgent:
         if answer.stored > self.spool.stored:
             self.spool.forget(answer.stored)
             self.acknowledged(self.spool)
+        if self.is_newest(answer):
+            self.helper.take(
+                answer.orders, epoch=answer.epoch, sent_at=answer.sent_at, asked_at=self.asked_at
+            )
         self._orders = {order.job: order for order in answer.assignments}
         for job, known in self._known.items():
             if known.launcher is not None and job in self._orders:
                 self._pass_on(known.launcher, self._orders[job])
+
+    def is_newest(self, answer: Answer) -> bool:
+        """Whether the answer is to the newest report: an older one says what stood then."""
+        connection = self.uplink.connection
+        return connection is not None and answer.sequence == connection.sequence
 
     def _pass_on(self, launcher: SimLauncher, order: Assignment) -> None:
         self.scene.later(0.002, lambda: launcher.obey(order))

@@ -3,6 +3,8 @@
 import argparse
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 from aegis.sim.run import Result, run
 
@@ -13,6 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     seeds = verbs.add_parser("run", help="run some seeds; non-zero when a promise broke")
     seeds.add_argument("--seeds", type=int, default=300, metavar="N", help="how many")
     seeds.add_argument("--first-seed", type=int, default=0, metavar="S", help="from which on")
+    seeds.add_argument("--jobs", type=int, default=1, metavar="J", help="processes that share them")
     seeds.add_argument("--log", action="store_true", help="print what happened in each seed")
     seeds.set_defaults(run=_run)
 
@@ -21,8 +24,8 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run the seeds; 1 when a promise broke."""
     began, events, seconds = time.monotonic(), 0, 0.0
     broken: list[Result] = []
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        result = run(seed)
+    for result in _results(arguments):
+        seed = result.seed
         events, seconds = events + result.events, seconds + result.seconds
         if arguments.log:
             _say("\n".join(result.lines))
@@ -39,8 +42,18 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
+def _results(arguments: argparse.Namespace) -> Iterator[Result]:
+    """What came of each seed, in their order."""
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+    if arguments.jobs <= 1:
+        yield from map(run, seeds)
+        return
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        yield from pool.map(run, seeds, chunksize=4)
+
+
 def _again(seed: int) -> str:
-    return f"python -m aegis.sim run --seeds 1 --first-seed {seed} --log"
+    return f"aegis sim run --seeds 1 --first-seed {seed} --log"
 
 
 def _say(text: str) -> None:
@@ -49,7 +62,7 @@ def _say(text: str) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """`python -m aegis.sim`."""
+    """`python -m aegis.sim`, for where nothing is installed."""
     parser = argparse.ArgumentParser(prog="python -m aegis.sim", description=__doc__)
     configure(parser)
     arguments = parser.parse_args(words)

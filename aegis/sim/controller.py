@@ -15,6 +15,7 @@ from aegis.core.cluster import Cluster
 from aegis.core.invariants import check
 from aegis.core.operate import refusal
 from aegis.core.recover import assignments
+from aegis.core.repair import orders
 from aegis.core.step import step
 from aegis.model.action import Action, Assign, Notify
 from aegis.model.event import (
@@ -35,6 +36,8 @@ from aegis.wire import Answer, Report, decode, encode
 
 SESSIONS_PER_EPOCH = 1_000_000
 REFRESH_SECONDS = 15.0
+SMALL_FLEET = 16  # nodes; of larger ones the whole state is checked at intervals
+CHECK_EVENTS = 500
 REPEATED = 0.1  # of the faults that are known: the core must not rely on others to drop them
 
 _CLUSTER = TypeAdapter(Cluster)
@@ -138,7 +141,9 @@ class SimController:
         if isinstance(event, RulesLoaded):
             self.rules = parse_text(event.text)
         actions = step(self.cluster, self.rules, event)
-        check(self.cluster)
+        small = len(self.cluster.nodes) <= SMALL_FLEET
+        if small or len(self.log) % CHECK_EVENTS == 0:
+            check(self.cluster)
         for call in self.stepped:
             call(event)
         self.cluster.touched.clear()
@@ -239,10 +244,11 @@ class SimController:
             sequence=sequence,
             stored=self.cluster.origins.get(origin, 0),
             assignments=assignments(self.cluster, connection.node),
+            orders=orders(self.cluster, connection.node),
         )
 
         def deliver() -> None:
             if connection.is_open:
                 connection.heed(answer)
 
-        self.network.down(connection.node, deliver)
+        self.network.down(connection.node, connection.sender, deliver)

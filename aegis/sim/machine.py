@@ -8,6 +8,7 @@ from aegis.model.job import Assignment
 from aegis.model.node import NodeReport, Sender
 from aegis.sim.agent import LINK, Hardware, SimAgent, Spool
 from aegis.sim.controller import SimController
+from aegis.sim.helper import SimHelper
 from aegis.sim.launcher import SimLauncher
 from aegis.sim.network import Network
 from aegis.sim.promises import Promises
@@ -17,6 +18,7 @@ from aegis.sim.training import Generation
 from aegis.sim.uplink import Spooled, Uplink
 from aegis.wire import Answer
 
+REBOOT_SECONDS = 40.0  # at most
 ALONE_SECONDS = 2.0  # a launcher without its agent then speaks for itself
 
 
@@ -29,18 +31,34 @@ class Machine:
     controller: SimController
     promises: Promises
     name: str
+    labels: tuple[tuple[str, str], ...]
     find: Callable[[JobPlan, Assignment], Generation]
+    plans: Callable[[], tuple[JobPlan, ...]]  # that have a launcher here, while they are wanted
     skew_seconds: float = 0.0
     is_on: bool = False
     boots: int = 0
     hardware: Hardware = field(default_factory=Hardware)
     spool: Spool = field(init=False)
+    helper: SimHelper = field(init=False)
     agent: SimAgent | None = None
     launchers: dict[str, SimLauncher] = field(default_factory=dict)  # by job
     _direct: dict[str, Uplink] = field(default_factory=dict)  # by launcher
     _spools: int = 0
     _starts: int = 0
     _ports: int = 20000
+
+    def __post_init__(self) -> None:
+        self.helper = SimHelper(
+            scene=self.scene,
+            node=self.name,
+            skew_seconds=self.skew_seconds,
+            boot_id=lambda: self._boot_id() if self.is_on else "",
+            is_live=lambda device: device in self.hardware.sick,
+            heal=self.hardware.sick.clear,
+            reboot=self.reboot,
+            begun=lambda order: self.promises.begun(order, self._boot_id()),
+            changed=lambda: self.agent.uplink.urge() if self.agent else None,
+        )
 
     def boot(self, plans: tuple[JobPlan, ...]) -> None:
         """Power on: the agent starts, and the user's launchers."""
@@ -62,9 +80,21 @@ class Machine:
             launcher.die()
         self._note_link(None)
 
+    def reboot(self) -> None:
+        """Start anew, as told; it takes a while."""
+        self.power_off()
+        self.scene.truth.reboots[self.name] = self.boots
+
+        def boot() -> None:
+            if not self.is_on:
+                self.boot(self.plans())
+
+        self.scene.soon(REBOOT_SECONDS, boot)
+
     def new_spool(self) -> None:
         """The disk was wiped, or is new: the spool begins anew under another name."""
         self._spools += 1
+        self.helper.results.clear()
         self.spool = Spool(f"{self.name}/spool{self._spools}")
 
     def _boot_id(self) -> str:
@@ -80,9 +110,11 @@ class Machine:
             scene=self.scene,
             node=self.name,
             boot_id=self._boot_id(),
+            labels=self.labels,
             skew_seconds=self.skew_seconds,
             hardware=self.hardware,
             spool=self.spool,
+            helper=self.helper,
             acknowledged=self.promises.acknowledged,
         )
         agent.begin(self._uplink(Sender.AGENT, "", agent.compose, agent.heed, agent.spooled))
@@ -233,13 +265,17 @@ class Machine:
         if down_at is not None:
             truth.link_down_at[self.name] = down_at
 
-    def break_device(self, fault_class: FaultClass, severity: Severity, device: str) -> None:
+    def break_device(
+        self, fault_class: FaultClass, severity: Severity, device: str, count: int = 1
+    ) -> None:
         """A device shows a fault."""
         self.scene.truth.faults.setdefault(self.name, set()).add(fault_class)
-        self._observe(fault_class, severity, device)
+        self._observe(fault_class, severity, device, count)
 
-    def _observe(self, fault_class: FaultClass, severity: Severity, device: str) -> None:
+    def _observe(
+        self, fault_class: FaultClass, severity: Severity, device: str, count: int = 1
+    ) -> None:
         """Nobody sees an edge while the agent is away; a level is seen when it is back."""
         if self.agent is not None:
             text = f"{self.spool.origin} {self.spool.last + 1}"
-            self.agent.observe(fault_class, severity, device, text)
+            self.agent.observe(fault_class, severity, device, text, count)

@@ -6,54 +6,41 @@ After the storm the weather clears: what can come back does, and from then on al
 from collections.abc import Callable
 from dataclasses import replace
 
-from aegis.model.event import (
-    Event,
-    JobStopped,
-    NodeCordoned,
-    NodeDrained,
-    NodeReturned,
-    NodeUncordoned,
-)
-from aegis.model.fault import FaultClass, Severity
-from aegis.model.job import JobState
-from aegis.sim.agent import GPUS
-from aegis.sim.launcher import SimLauncher
-from aegis.sim.machine import Machine
+from aegis.model.node import Sender
+from aegis.sim import blows, operators
+from aegis.sim.mix import Blow
 from aegis.sim.setting import Weather
 from aegis.sim.world import World
 
 Misfortune = Callable[[World], str]  # what it did; "" when there was nobody to hit
 
-DEVICE_FAULTS: tuple[tuple[FaultClass, Severity], ...] = (
-    (FaultClass.GPU_ECC_UNCORRECTABLE, Severity.ERROR),
-    (FaultClass.GPU_ECC_DEFERRED, Severity.ERROR),
-    (FaultClass.GPU_ECC_CORRECTABLE, Severity.INFO),
-    (FaultClass.GPU_RING_TIMEOUT, Severity.ERROR),
-    (FaultClass.GPU_THERMAL_THROTTLE, Severity.WARNING),
-    (FaultClass.GPU_LOST, Severity.FATAL),
-    (FaultClass.GPU_XGMI_ERROR, Severity.WARNING),  # no rule speaks of it
-    (FaultClass.NIC_FIRMWARE_FATAL, Severity.FATAL),
-)
+BURST = 0.08  # of the strikes are several at once
 
 
 def storm(world: World) -> None:
     """Misfortunes until the weather clears."""
     scene = world.scene
     end = scene.now + scene.weather.storm_seconds
+    world.blows = BLOWS
 
     def strike() -> None:
         if scene.now >= end:
             clear(world)
             return
-        names = list(MISFORTUNES)
-        weights = [MISFORTUNES[name][0] for name in names]
-        name = scene.dice.choices(names, weights)[0]
-        done = MISFORTUNES[name][1](world)
-        if done:
-            scene.log(f"! {name}: {done}")
+        for _ in range(scene.dice.randint(3, 8) if scene.dice.random() < BURST else 1):
+            _strike_once(world)
         scene.later(min(scene.dice.expovariate(1 / scene.weather.between_seconds), 60.0), strike)
 
     scene.soon(scene.weather.between_seconds, strike)
+
+
+def _strike_once(world: World) -> None:
+    names = list(MISFORTUNES)
+    weights = [MISFORTUNES[name][0] for name in names]
+    name = world.scene.dice.choices(names, weights)[0]
+    done = MISFORTUNES[name][1](world)
+    if done:
+        world.scene.log(f"! {name}: {done}")
 
 
 def clear(world: World) -> None:
@@ -75,86 +62,13 @@ def clear(world: World) -> None:
     scene.truth.isolated_at = None
     if not world.controller.is_up:
         world.controller.start()
+    operators.resume(world)
     for machine in world.machines.values():
         machine.start_agent()
+        if machine.agent is not None:
+            machine.agent.uplink.hang(0.0)
         if machine.is_on and scene.dice.random() < 0.7:
             machine.link_up()
-
-
-# Whom it hits.
-
-
-def _machine(world: World) -> Machine | None:
-    machines = [one for one in world.machines.values() if one.is_on]
-    return world.scene.dice.choice(machines) if machines else None
-
-
-def _launcher(world: World, *, alive: bool) -> tuple[Machine, SimLauncher] | None:
-    found = [
-        (machine, launcher)
-        for machine in world.machines.values()
-        for launcher in machine.launchers.values()
-        if launcher.is_alive or not alive
-    ]
-    return world.scene.dice.choice(found) if found else None
-
-
-# Ranks, launchers, agents, nodes.
-
-
-def rank_dies(world: World) -> str:
-    """One rank ends, by itself or by a signal."""
-    hit = _launcher(world, alive=True)
-    if hit is None:
-        return ""
-    oom_killed = world.scene.dice.random() < 0.2
-    signal = 9 if oom_killed or world.scene.dice.random() < 0.5 else None
-    hit[1].fail("died", signal=signal, oom_killed=oom_killed)
-    return hit[1].launcher
-
-
-def launcher_dies(world: World) -> str:
-    """A launcher ends, and its ranks; mostly another one is started."""
-    hit = _launcher(world, alive=world.scene.dice.random() < 0.7)
-    if hit is None:
-        return ""
-    machine, launcher = hit
-    launcher.die()
-    if world.scene.dice.random() < 0.85:
-        seconds = world.scene.dice.choice([0.5, 3.0, 20.0])
-        world.scene.soon(seconds, lambda: _launch_again(world, machine, launcher))
-    return launcher.launcher
-
-
-def _launch_again(world: World, machine: Machine, launcher: SimLauncher) -> None:
-    if launcher.plan in world.plans_on(machine.name):
-        machine.launch(launcher.plan)
-
-
-def agent_dies(world: World) -> str:
-    """An agent ends, and is started again."""
-    machine = _machine(world)
-    if machine is None or machine.agent is None:
-        return ""
-    machine.stop_agent()
-    world.scene.soon(world.scene.dice.choice([1.0, 8.0, 60.0]), machine.start_agent)
-    return machine.name
-
-
-def node_dies(world: World) -> str:
-    """A node falls silent; mostly it boots again."""
-    machine = _machine(world)
-    on = sum(one.is_on for one in world.machines.values())
-    if machine is None or on < 2:
-        return ""
-    machine.power_off()
-    world.scene.truth.reboots[machine.name] = machine.boots
-    if world.scene.dice.random() < 0.1:
-        machine.new_spool()
-    if world.scene.dice.random() < 0.8:
-        seconds = world.scene.dice.choice([3.0, 30.0, 90.0])
-        world.scene.soon(seconds, lambda: machine.boot(world.plans_on(machine.name)))
-    return machine.name
 
 
 # Networks.
@@ -163,12 +77,37 @@ def node_dies(world: World) -> str:
 def partition(world: World) -> str:
     """Some nodes and the controller do not reach each other, one way or both."""
     dice = world.scene.dice
-    names = dice.sample(sorted(world.machines), dice.randint(1, len(world.machines)))
+    names, what = _separated(world)
     mute, deaf = dice.choice([(True, True), (True, True), (True, False), (False, True)])
     seconds = dice.uniform(1.0, dice.choice([5.0, 30.0, 80.0]))
     for name in names:
         world.network.cut(name, mute=mute, deaf=deaf, seconds=seconds)
-    return f"{','.join(sorted(names))} for {seconds:.1f} s, mute={mute} deaf={deaf}"
+    return f"{what} for {seconds:.1f} s, mute={mute} deaf={deaf}"
+
+
+def _separated(world: World) -> tuple[list[str], str]:
+    """One node, a rack or a switch, half the fleet, or any."""
+    dice, names = world.scene.dice, sorted(world.machines)
+    kind = dice.choice(["one", "place", "half", "any"])
+    if kind == "place":
+        what, machines = blows.any_place(world)
+        if machines:
+            return [one.name for one in machines], what
+    count = {"one": 1, "half": max(1, len(names) // 2)}.get(kind, dice.randint(1, len(names)))
+    found = sorted(dice.sample(names, count))
+    return found, ",".join(found[:12]) + ("…" if count > 12 else "")
+
+
+def launchers_are_cut_off(world: World) -> str:
+    """An agent dies, and its launchers do not reach the controller by themselves."""
+    machine, dice = blows.any_machine(world), world.scene.dice
+    if machine is None or machine.agent is None:
+        return ""
+    seconds = dice.uniform(3.0, dice.choice([10.0, 60.0]))
+    machine.stop_agent()
+    world.network.cut(machine.name, mute=True, deaf=True, seconds=seconds, sender=Sender.LAUNCHER)
+    world.scene.soon(dice.choice([5.0, 40.0]), machine.start_agent)
+    return f"{machine.name} for {seconds:.1f} s"
 
 
 def isolation(world: World) -> str:
@@ -189,7 +128,7 @@ def isolation(world: World) -> str:
 
 def reset(world: World) -> str:
     """A node's connections break."""
-    machine = _machine(world)
+    machine = blows.any_machine(world)
     if machine is None:
         return ""
     machine.reset_connections()
@@ -219,174 +158,46 @@ def controller_dies(world: World) -> str:
     return f"for {seconds:.1f} s"
 
 
-# Devices.
-
-
-def device_breaks(world: World) -> str:
-    """A device shows a fault; perhaps it stays sick, perhaps it takes ranks with it."""
-    machine, dice = _machine(world), world.scene.dice
-    if machine is None:
-        return ""
-    fault_class, severity = dice.choice(DEVICE_FAULTS)
-    device = dice.choice(GPUS)
-    machine.break_device(fault_class, severity, device)
-    if severity is not Severity.INFO and dice.random() < 0.5:
-        machine.hardware.sick[device] = fault_class
-    if dice.random() < 0.3:
-        for launcher in list(machine.launchers.values()):
-            launcher.fail(f"{device} is gone")
-    return f"{fault_class} on {machine.name} {device}"
-
-
-def link_falls(world: World) -> str:
-    """The fabric link of a node is down for a moment, for long, or for good."""
-    machine, dice = _machine(world), world.scene.dice
-    if machine is None:
-        return ""
-    machine.link_down()
-    seconds = dice.uniform(0.1, dice.choice([1.5, 12.0, 90.0]))
-    if dice.random() < 0.9:
-        world.scene.later(seconds, machine.link_up)
-    return f"{machine.name} for {seconds:.1f} s"
-
-
-def link_flaps(world: World) -> str:
-    """The link goes down and up again and again."""
-    machine, dice = _machine(world), world.scene.dice
-    if machine is None:
-        return ""
-    at = 0.0
-    for _ in range(dice.randint(2, 8)):
-        world.scene.later(at, machine.link_down)
-        at += dice.uniform(0.05, 1.0)
-        world.scene.later(at, machine.link_up)
-        at += dice.uniform(0.05, 2.0)
-    return machine.name
-
-
-# Slowness and rot.
-
-
-def start_is_slow(world: World) -> str:
-    """The next start of a launcher takes very long, or would last for ever."""
-    hit = _launcher(world, alive=False)
-    if hit is None:
-        return ""
-    for_ever = world.scene.dice.random() < 0.4
-    hit[1].slow_start_seconds = 1e6 if for_ever else world.scene.dice.uniform(5.0, 70.0)
-    return hit[1].launcher
-
-
-def stop_is_slow(world: World) -> str:
-    """The ranks of a launcher hang in the kernel when they are next killed."""
-    hit = _launcher(world, alive=True)
-    if hit is None:
-        return ""
-    hit[1].slow_stop_seconds = world.scene.dice.uniform(5.0, 40.0)
-    return hit[1].launcher
-
-
-def checkpoint_rots(world: World) -> str:
-    """The newest checkpoints of a job can no longer be read."""
-    folders = [(name, one) for name, one in sorted(world.folders.items()) if one.commits]
-    if not folders:
-        return ""
-    name, folder = world.scene.dice.choice(folders)
-    count = world.scene.dice.randint(1, 2)
-    for one in folder.commits[-count:]:
-        one.is_corrupt = True
-    return f"{name}, the newest {count}"
-
-
-# Operators.
-
-
-def operator_acts(world: World) -> str:
-    """A person cordons, drains, uncordons or returns a node."""
-    dice, now = world.scene.dice, world.scene.now
-    if not world.controller.cluster.nodes:
-        return ""
-    name = dice.choice(sorted(world.controller.cluster.nodes))
-    verb = dice.choice(["cordon", "uncordon", "drain", "return", "return"])
-    actor, reason = "ada", "as she likes"
-    event: Event
-    match verb:
-        case "cordon":
-            event = NodeCordoned(at=now, node=name, actor=actor, reason=reason)
-        case "uncordon":
-            event = NodeUncordoned(at=now, node=name, actor=actor, reason=reason)
-        case "drain":
-            event = NodeDrained(at=now, node=name, actor=actor, reason=reason)
-        case _:
-            event = NodeReturned(at=now, node=name, actor=actor, reason=reason)
-    return _commanded(world, name, verb, event)
-
-
-def operator_repairs(world: World) -> str:
-    """A person heals what is sick on a node and returns it."""
-    out = [
-        name
-        for name, node in sorted(world.controller.cluster.nodes.items())
-        if node.held_by or world.machines[name].hardware.sick
-    ]
-    if not out:
-        return ""
-    name = world.scene.dice.choice(out)
-    machine = world.machines[name]
-    machine.hardware.sick.clear()
-    machine.link_up()
-    if not machine.is_on:
-        machine.boot(world.plans_on(name))
-
-    def back() -> None:
-        event = NodeReturned(at=world.scene.now, node=name, actor="bob", reason="repaired")
-        text = _commanded(world, name, "return", event)
-        world.scene.log(f"! return: {text}")
-
-    world.scene.later(4.0, back)
-    return name
-
-
-def _commanded(world: World, name: str, verb: str, event: Event) -> str:
-    before = world.scene.truth.holds.get(name, "")
-    world.scene.truth.holds[name] = verb
-    refused = world.controller.command(event)
-    if refused:
-        world.scene.truth.holds[name] = before
-    return f"{verb} {name}" + (f", refused: {refused}" if refused else "")
-
-
-def job_is_stopped(world: World) -> str:
-    """The owner ends a job; sometimes it is run again under its name."""
-    dice, jobs = world.scene.dice, world.controller.cluster.jobs
-    names = [name for name, job in sorted(jobs.items()) if job.state is not JobState.DONE]
-    if not names or dice.random() < 0.7:
-        return ""
-    name = dice.choice(names)
-    world.scene.truth.stops.add(name)
-    event = JobStopped(at=world.scene.now, job=name, actor="ada", reason="enough")
-    refused = world.controller.command(event)
-    if refused is None:
-        world.finished.add(name)
-    return f"{name} {refused or ''}"
-
+BLOWS: dict[Blow, Misfortune] = {
+    Blow.RANK_DIES: blows.rank_dies,
+    Blow.RANK_OOM: blows.rank_oom,
+    Blow.JOB_HANGS: blows.job_hangs,
+    Blow.LAUNCHER_DIES: blows.launcher_dies,
+    Blow.NODE_DIES: blows.node_dies,
+    Blow.LINK_FALLS: blows.link_falls,
+    Blow.SWITCH_DIES: blows.switch_dies,
+    Blow.MAINTENANCE: operators.maintenance,
+    Blow.CHECKPOINT_ROTS: blows.checkpoint_rots,
+    Blow.SLOW: blows.start_is_slow,
+    Blow.RESUBMIT: operators.job_is_resubmitted,
+}
 
 MISFORTUNES: dict[str, tuple[int, Misfortune]] = {
-    "rank dies": (10, rank_dies),
-    "launcher dies": (8, launcher_dies),
-    "agent dies": (8, agent_dies),
-    "node dies": (5, node_dies),
+    "fault": (30, blows.ailment),
+    "rank dies": (6, blows.rank_dies),
+    "launcher dies": (7, blows.launcher_dies),
+    "agent dies": (7, blows.agent_dies),
+    "agent hangs": (4, blows.agent_hangs),
+    "node dies": (4, blows.node_dies),
+    "rack dies": (1, blows.rack_dies),
     "partition": (8, partition),
+    "launchers cut off": (2, launchers_are_cut_off),
     "isolation": (2, isolation),
-    "reset": (6, reset),
+    "reset": (5, reset),
     "controller dies": (6, controller_dies),
-    "device breaks": (10, device_breaks),
-    "link falls": (8, link_falls),
-    "link flaps": (3, link_flaps),
-    "slow start": (3, start_is_slow),
-    "slow stop": (3, stop_is_slow),
-    "checkpoint rots": (4, checkpoint_rots),
-    "operator acts": (5, operator_acts),
-    "operator repairs": (8, operator_repairs),
-    "job is stopped": (1, job_is_stopped),
+    "link falls": (7, blows.link_falls),
+    "link flaps": (3, blows.link_flaps),
+    "flap storm": (2, blows.flap_storm),
+    "switch dies": (3, blows.switch_dies),
+    "slow start": (3, blows.start_is_slow),
+    "slow stop": (3, blows.stop_is_slow),
+    "checkpoint rots": (3, blows.checkpoint_rots),
+    "operator acts": (5, operators.operator_acts),
+    "operator repairs": (8, operators.operator_repairs),
+    "person answers": (8, operators.person_answers),
+    "person remarks": (1, operators.person_remarks),
+    "pause": (2, operators.automation_pauses),
+    "window": (3, operators.window_is_set),
+    "rule mode": (2, operators.rule_mode_is_set),
+    "job is stopped": (1, operators.job_is_stopped),
 }

@@ -26,49 +26,56 @@ class Connection:
     sequence: int = 0
 
 
+_Line = tuple[str, Sender]  # a node's agent, or its launchers that speak for themselves
+
+
 @dataclass(slots=True)
 class Network:
     """Who cannot be reached, and how messages fare."""
 
     scene: Scene
-    mute: dict[str, float] = field(default_factory=dict)  # what the node says is lost until then
-    deaf: dict[str, float] = field(default_factory=dict)  # the same for what it is told
+    mute: dict[_Line, float] = field(default_factory=dict)  # what it says is lost until then
+    deaf: dict[_Line, float] = field(default_factory=dict)  # the same for what it is told
 
-    def cut(self, node: str, *, mute: bool, deaf: bool, seconds: float) -> None:
-        """Separate the node from the controller for a while."""
+    def cut(
+        self, node: str, *, mute: bool, deaf: bool, seconds: float, sender: Sender | None = None
+    ) -> None:
+        """Separate the node, or one kind of its speakers, from the controller for a while."""
         until = self.scene.now + seconds
-        if mute:
-            self.mute[node] = max(until, self.mute.get(node, 0.0))
-        if deaf:
-            self.deaf[node] = max(until, self.deaf.get(node, 0.0))
+        for line in [(node, one) for one in ([sender] if sender else Sender)]:
+            if mute:
+                self.mute[line] = max(until, self.mute.get(line, 0.0))
+            if deaf:
+                self.deaf[line] = max(until, self.deaf.get(line, 0.0))
 
     def heal(self) -> None:
         """All reach each other again."""
         self.mute.clear()
         self.deaf.clear()
 
-    def _is_cut(self, kind: dict[str, float], node: str) -> bool:
-        return self.scene.now < kind.get(node, 0.0)
+    def _is_cut(self, kind: dict[_Line, float], line: _Line) -> bool:
+        return self.scene.now < kind.get(line, 0.0)
 
-    def can_connect(self, node: str) -> bool:
+    def can_connect(self, node: str, sender: Sender) -> bool:
         """A connection needs both ways."""
-        return not self._is_cut(self.mute, node) and not self._is_cut(self.deaf, node)
+        line = (node, sender)
+        return not self._is_cut(self.mute, line) and not self._is_cut(self.deaf, line)
 
-    def up(self, node: str, call: Callable[[], None]) -> None:
+    def up(self, node: str, sender: Sender, call: Callable[[], None]) -> None:
         """Carry a message from the node to the controller."""
-        self._carry(self.mute, node, call)
+        self._carry(self.mute, (node, sender), call)
 
-    def down(self, node: str, call: Callable[[], None]) -> None:
+    def down(self, node: str, sender: Sender, call: Callable[[], None]) -> None:
         """Carry a message from the controller to the node."""
-        self._carry(self.deaf, node, call)
+        self._carry(self.deaf, (node, sender), call)
 
-    def _carry(self, kind: dict[str, float], node: str, call: Callable[[], None]) -> None:
+    def _carry(self, kind: dict[_Line, float], line: _Line, call: Callable[[], None]) -> None:
         dice, weather = self.scene.dice, self.scene.weather
-        if self._is_cut(kind, node) or dice.random() < weather.loss:
+        if self._is_cut(kind, line) or dice.random() < weather.loss:
             return
 
         def deliver() -> None:
-            if not self._is_cut(kind, node):
+            if not self._is_cut(kind, line):
                 call()
 
         for _ in range(2 if dice.random() < weather.repeat else 1):

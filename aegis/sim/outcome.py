@@ -26,6 +26,10 @@ def _fleet(world: World) -> Iterator[str]:
     for machine in world.machines.values():
         if machine.agent is not None and machine.spool.faults:
             yield f"{machine.name} still spools {len(machine.spool.faults)} faults"
+        for number in range(1, machine.spool.last + 1):
+            place = (machine.spool.origin, number)
+            if place in world.controller.logged and not world.promises.is_told(*place):
+                yield f"fault {number} of {machine.spool.origin} is in no incident"
         for name, launcher in machine.launchers.items():
             job = world.controller.cluster.jobs.get(name)
             if job is None:
@@ -56,6 +60,7 @@ def _is_left_alone(world: World, job: Job) -> bool:
         and incident.job == job.spec.name
         and (
             incident.decisions[-1].mode is not Mode.ENFORCE
+            or incident.decisions[-1].result is DecisionResult.NEEDS_APPROVAL
             or incident.device == "fab0"  # it cannot train over a link that may not be given up
         )
         for incident in world.controller.cluster.unresolved()
@@ -157,8 +162,8 @@ def _nodes(world: World) -> Iterator[str]:
         speaks = machine.agent is not None or bool(machine.launchers)
         if node.state is NodeState.UNKNOWN and speaks:
             yield f"{node.name} is believed to be silent, and speaks"
-        if node.state is NodeState.DRAINING:
-            yield f"{node.name} is left draining: {node.reason}"
+        if node.state in (NodeState.DRAINING, NodeState.REPAIRING):
+            yield f"{node.name} is left {node.state}: {node.reason}"
         if (
             node.state is NodeState.SUSPECT
             and not _hears_nobody(world)

@@ -11,18 +11,18 @@ from aegis.core.rails import AEGIS
 from aegis.core.report import PROGRESS_SECONDS
 from aegis.model.event import Event
 from aegis.model.fault import FaultClass
-from aegis.model.incident import Decision, DecisionResult, Incident, IncidentState, Remedy
+from aegis.model.incident import Incident, IncidentState
 from aegis.model.job import Job, JobState, World
 from aegis.model.node import Health, Node, NodeState
-from aegis.model.policy import Mode
+from aegis.model.order import Order
 from aegis.sim.agent import Spool
 from aegis.sim.controller import SimController
 from aegis.sim.launcher import SimLauncher
 from aegis.sim.scene import Alive, Scene
+from aegis.sim.takes import Takes, standing
 
 LEAVING = (NodeState.DRAINING, NodeState.QUARANTINED)
 STOPS_FIRST = (FaultClass.NODE_LOST, FaultClass.NODE_REBOOTED, FaultClass.GPU_RING_TIMEOUT)
-DRAINS = (Remedy.DRAIN_NOW, Remedy.DRAIN_SAVING)
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Promises:
 
     scene: Scene
     controller: SimController
-    taken: list[tuple[float, str]] = field(default_factory=list)  # by Aegis: when, which node
+    takes: Takes = field(init=False)
     restarts: dict[str, int] = field(default_factory=dict)  # generations since progress, by job
     spent: dict[str, int] = field(default_factory=dict)  # the same, when the job was given up
     _nodes: dict[str, Node] = field(default_factory=dict)
@@ -41,10 +41,13 @@ class Promises:
     _worlds: dict[tuple[str, int], World] = field(default_factory=dict)
     _stores: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     _excused: set[tuple[str, int]] = field(default_factory=set)  # launcher, generation: given up
+    _orders_of: dict[str, int] = field(default_factory=dict)  # the newest epoch, by node
+    _begun: set[str] = field(default_factory=set)  # orders
     _told: dict[str, str] = field(default_factory=dict)  # evidence of a fault: its incident
 
     def begin(self) -> None:
         """Watch from now on."""
+        self.takes = Takes(self.scene, self.controller)
         self.controller.stepped.append(self.after)
 
     # Ranks
@@ -95,11 +98,16 @@ class Promises:
             place = (spool.origin, number)
             assert place in self.controller.logged, f"{place} was acknowledged and is not stored"
 
+    def is_told(self, origin: str, number: int) -> bool:
+        """Whether the fault has got into an incident."""
+        return f"{origin} {number}" in self._told
+
     # Events
 
-    def after(self, _event: Event) -> None:
+    def after(self, event: Event) -> None:
         """Look at all that the event has changed."""
         cluster = self.controller.cluster
+        self.takes.hear(event)
         self._before = dict(self._jobs)
         for kind, name in sorted(cluster.touched):
             if kind == "node":
@@ -112,6 +120,7 @@ class Promises:
     def _look_at_incident(self, incident: Incident) -> None:
         before = self._incidents.get(incident.id)
         self._incidents[incident.id] = incident.state
+        self.takes.look_at_incident(incident)
         if before is not incident.state:
             self.scene.log(f"  {incident.id} is {incident.state}: {incident.headline}")
         for fault in incident.faults:
@@ -196,10 +205,17 @@ class Promises:
     def _look_at_node(self, cluster: Cluster, name: str) -> None:
         node, before = cluster.nodes[name], self._nodes.get(name)
         self._nodes[name] = node
+        self.takes.look_at_node(node)
         if before is not None and before.state is not node.state:
             self.scene.log(f"  {name} is {node.state} {node.held_by} {node.reason}")
-        state, was = _state(node), _state(before) if before else NodeState.READY
-        if state in LEAVING and was not in LEAVING:
+        state, was = standing(node), standing(before) if before else NodeState.READY
+        if state is NodeState.REPAIRING and was is not NodeState.REPAIRING:
+            self._check_empty(name)
+            self._check_repair(cluster, node)
+        if was is NodeState.REPAIRING and state in (NodeState.READY, NodeState.PROBATION):
+            sick = [one.name for one in node.devices if one.health is Health.UNHEALTHY]
+            assert not sick, f"{name} is back, and {sick} read as unhealthy"
+        if state in LEAVING and was not in (*LEAVING, NodeState.REPAIRING):
             if node.held_by == AEGIS:
                 self._check_take(cluster, node, before)
             else:
@@ -212,6 +228,14 @@ class Promises:
         if state is NodeState.CORDONED:
             assert self.scene.truth.holds.get(name) == "cordon", f"nobody cordoned {name}"
 
+    def _check_repair(self, cluster: Cluster, node: Node) -> None:
+        """A node is not reset or rebooted again and again."""
+        newest = node.repairs[-1].order
+        alike = [one for one in node.repairs if one.order.verb is newest.verb]
+        times = sum(one.order.device == newest.device for one in alike)
+        limit = cluster.policy.repairs_max
+        assert times <= limit, f"{node.name} is to {newest.verb} for the {times}th time"
+
     def _check_empty(self, name: str) -> None:
         """A quarantined node holds no rank, unless it was given up."""
         for one in self.scene.truth.ranks.values():
@@ -222,26 +246,31 @@ class Promises:
                     f"{name} is quarantined and holds {one}"
                 )
 
+    # What root helpers do
+
+    def begun(self, order: Order, boot_id: str) -> None:
+        """An order is carried out: in time, on this boot, by the newest controller, once."""
+        name, alive = order.node, self.scene.truth.ranks.values()
+        given = [one.order for one in self.controller.cluster.nodes[name].repairs]
+        told = next((one for one in given if one.id == order.id), None)
+        assert told is not None, f"nobody gave order {order.id}"
+        assert self.scene.now <= told.expires_at, f"{order.id} is carried out too late"
+        assert told.boot_id == boot_id, f"{order.id} was for {told.boot_id}, {name} is {boot_id}"
+        newest = self._orders_of.setdefault(name, order.epoch)
+        assert order.epoch >= newest, f"{order.id} is of epoch {order.epoch}, {newest} was seen"
+        self._orders_of[name] = order.epoch
+        assert order.id not in self._begun, f"{order.id} is carried out twice"
+        self._begun.add(order.id)
+        holders = [one.launcher for one in alive if one.node == name]
+        assert not holders, f"{order.id} hits the ranks of {holders}"
+
     # What Aegis takes
 
     def _check_take(self, cluster: Cluster, node: Node, before: Node | None) -> None:
-        now, policy = self.scene.now, cluster.policy
-        name, number = node.name, node.reason.split(":")[0]
-        decision = cluster.incidents[number].decisions[-1]
-        assert policy.mode is Mode.ENFORCE, f"{name} was taken in mode {policy.mode}"
-        assert decision.result is DecisionResult.ACTED, f"{name} was taken undecided"
-        assert decision.rule, f"{name} was taken without a rule"
-        assert decision.remedy in DRAINS, f"{name} was taken by a rule that does not drain"
-        self._check_spares(cluster, name)
-        assert before is None or before.held_by in ("", AEGIS), f"{name} was held by an operator"
-        earlier = [at for at, one in self.taken if one == name]
-        assert not earlier or now - earlier[-1] >= policy.cooldown_seconds, f"{name} was cooling"
-        self.taken.append((now, name))
-        window = [at for at, _ in self.taken if at > now - policy.nodes_out_window_seconds]
-        share = int(policy.nodes_out_fraction * len(cluster.nodes))
-        assert len(window) <= max(policy.nodes_out_max, share), "the budget is overdrawn"
-        _check_age(cluster, node, cluster.incidents[number])
-        self._check_cause(node, cluster.incidents[number], decision)
+        incident = cluster.incidents[node.reason.split(":")[0]]
+        self._check_spares(cluster, node.name)
+        self.takes.take(node, before, incident, incident.decisions[-1])
+        self._check_cause(node, incident)
 
     def _check_spares(self, cluster: Cluster, name: str) -> None:
         """A job that trains is never stopped by a drain that leaves it nowhere to go."""
@@ -263,7 +292,7 @@ class Promises:
         )
         assert failed or decided, f"{name} was taken from {job.spec.name}, which has too few spares"
 
-    def _check_cause(self, node: Node, incident: Incident, decision: Decision) -> None:
+    def _check_cause(self, node: Node, incident: Incident) -> None:
         """Something really is wrong with a node that is taken."""
         truth, name, fault_class = self.scene.truth, node.name, incident.fault_class
         weather, policy = self.scene.weather, self.controller.cluster.policy
@@ -287,26 +316,8 @@ class Promises:
                 assert lasted >= policy.hold_down_seconds, f"{name}: a flap of {lasted:.1f} s"
             case _:
                 assert fault_class in truth.faults.get(name, set()), f"{name} has no {fault_class}"
-        assert decision.verdicts, f"{name} was taken and no rail was asked"
-
-
-def _state(node: Node) -> NodeState:
-    """Where the node is, silent or not."""
-    return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
 
 
 def _is_given_up(job: Job) -> bool:
     """Within one event a job may be given up and over at once."""
     return job.giving_up or job.state is JobState.FAILED
-
-
-def _check_age(cluster: Cluster, node: Node, incident: Incident) -> None:
-    """What a node is taken for is of this boot, and young or still so."""
-    fault = incident.faults[0]
-    assert fault.boot_id in ("", node.boot_id), f"{node.name} has rebooted since {incident.id}"
-    lasts = [one.device for one in node.conditions]
-    sick = [one.name for one in node.devices if one.health is Health.UNHEALTHY]
-    newest = max(one.observed_at for one in incident.faults)
-    young = cluster.now - newest <= cluster.policy.event_ttl_seconds
-    lost = incident.fault_class is FaultClass.NODE_LOST
-    assert young or lost or fault.device in (*lasts, *sick), f"{incident.id} is too old to act on"

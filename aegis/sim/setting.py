@@ -4,32 +4,16 @@ Bugs hide in mixtures that no single setting makes, so every seed draws its own 
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aegis.model.job import JobSpec
-from aegis.model.policy import Mode, Policy
+from aegis.model.policy import Mode, Policy, Unanswered
+from aegis.sim.mix import MIXES
+from aegis.sim.rules import LADDERS, RULES, SAVING_LADDERS
 
-RULES = """\
-apiVersion: aegis/v1
-kind: RuleSet
-name: sim
-rules:
-  - {id: ecc, title: Memory error, class: gpu.ecc.uncorrectable, remedy: drain_now}
-  - {id: deferred, title: Deferred memory error, class: gpu.ecc.deferred, remedy: drain_saving}
-  - {id: corrected, title: Corrected memory error, class: gpu.ecc.correctable, remedy: count}
-  - {id: ring, title: Ring time-out, class: gpu.ring.timeout, remedy: restart}
-  - {id: heat, title: GPU slowed by heat, class: gpu.thermal.throttle, remedy: notify}
-  - {id: shy, title: Lost GPU, class: gpu.lost, remedy: drain_now, mode: approve}
-  - {id: link, title: Link down, class: nic.link.down, hold_down: policy, remedy: drain_now}
-  - {id: up, title: Link up, class: nic.link.up, remedy: count}
-  - {id: firmware, title: Card failed, class: nic.firmware.fatal, remedy: drain_now}
-  - {id: hung, title: Hung task, class: host.task.hung, remedy: notify}
-  - {id: lost, title: Node silent, class: node.lost, remedy: REMEDY}
-  - {id: rebooted, title: Node rebooted, class: node.rebooted, remedy: restart}
-  - {id: died, title: Rank died, class: [job.worker.exited, job.worker.oom_killed], remedy: restart}
-  - {id: hang, title: Job does not come on, class: job.hang, remedy: restart}
-  - {id: corrupt, title: Corrupt checkpoint, class: job.checkpoint.corrupt, remedy: notify}
-"""
+SMALL, MEDIUM, LARGE = 16, 128, 2000  # nodes at most
+JOB_MAX = 160  # nodes of a job
+NAMES = ("llama", "zaya", "olmo", "mixtral")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,42 +65,109 @@ class Setting:
     """All that is drawn before the start."""
 
     nodes: tuple[str, ...]
+    labels: dict[str, tuple[tuple[str, str], ...]]  # by node: where it stands
     jobs: tuple[JobPlan, ...]
     policy: Policy
     weather: Weather
     temper: Temper
     rules_text: str
+    mix: str  # of faults: a name in `mix.MIXES`
 
 
 def draw(dice: random.Random) -> Setting:
     """One fleet in one weather."""
-    nodes = tuple(f"n{number:02}" for number in range(dice.choice([2, 3, 3, 4, 5, 6, 8, 12])))
-    return Setting(
+    count = _size(dice)
+    width = max(2, len(str(count - 1)))
+    nodes = tuple(f"n{number:0{width}}" for number in range(count))
+    setting = Setting(
         nodes=nodes,
+        labels=_labels(dice, nodes),
         jobs=_jobs(dice, nodes),
         policy=_policy(dice),
         weather=_weather(dice),
         temper=_temper(dice),
         rules_text=RULES.replace("REMEDY", dice.choice(["restart", "drain_now"])),
+        mix=dice.choice(list(MIXES)),
     )
+    text = setting.rules_text.replace("LADDER", dice.choice(LADDERS))
+    setting = replace(setting, rules_text=text.replace("SAVES", dice.choice(SAVING_LADDERS)))
+    return setting if count <= MEDIUM else _slowed(setting, count)
+
+
+def _size(dice: random.Random) -> int:
+    """Nine fleets in ten are small, one in a hundred is very large."""
+    fate = dice.random()
+    if fate < 0.9:
+        return dice.randint(3, SMALL)
+    least, most = (SMALL + 1, MEDIUM) if fate < 0.99 else (MEDIUM + 1, LARGE)
+    size: float = least * (most / least) ** dice.random()  # each order of magnitude as often
+    return round(size)
+
+
+def _labels(dice: random.Random, nodes: tuple[str, ...]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Racks, and switches of one or more racks; some sites name neither."""
+    if dice.random() < 0.2:
+        return dict.fromkeys(nodes, ())
+    per_rack = dice.choice([2, 4, 8, 16])
+    per_switch = per_rack * dice.choice([1, 2, 4])
+    return {
+        node: (("rack", f"r{number // per_rack}"), ("switch", f"s{number // per_switch}"))
+        for number, node in enumerate(nodes)
+    }
+
+
+def _slowed(setting: Setting, count: int) -> Setting:
+    """A very large fleet speaks, trains and is looked at less often, and for a shorter time."""
+    slow = 2.0 if count <= 512 else 5.0
+    temper = replace(
+        setting.temper,
+        heartbeat_seconds=3.0 * slow,
+        tick_seconds=slow,
+        ping_seconds=6.0 * slow,
+        step_seconds=6.0 * slow,
+        patience_seconds=6.0,
+        snapshot_events=20_000,
+    )
+    policy = replace(
+        setting.policy,
+        silence_seconds=12.0 * slow,
+        fresh_seconds=7.0 * slow,
+        hold_down_seconds=7.0 * slow,
+        stop_seconds=30.0 * slow,
+        start_seconds=40.0 * slow,
+        gather_seconds=10.0,
+    )
+    weather = replace(setting.weather, storm_seconds=90.0, between_seconds=6.0)
+    return replace(setting, temper=temper, policy=policy, weather=weather)
 
 
 def _jobs(dice: random.Random, nodes: tuple[str, ...]) -> tuple[JobPlan, ...]:
-    """One job, or two of which each may have launchers on the other's nodes."""
-    names = ["llama"] if len(nodes) < 4 or dice.random() < 0.7 else ["llama", "zaya"]
-    return tuple(_job(dice, name, nodes) for name in names)
+    """One job or several; each may have launchers on the others' nodes."""
+    if len(nodes) < 4:
+        count = 1
+    elif len(nodes) <= SMALL:
+        count = dice.choice([1, 1, 2, 2, 3])
+    else:
+        count = dice.randint(2, len(NAMES))
+    return tuple(_job(dice, name, nodes) for name in NAMES[:count])
+
+
+def _wanted(dice: random.Random, nodes: tuple[str, ...]) -> int:
+    if len(nodes) <= SMALL:
+        return dice.randint(1, max(1, min(4, len(nodes) - 1)))
+    return dice.randint(2, min(JOB_MAX, len(nodes) // 2))
 
 
 def _job(dice: random.Random, name: str, nodes: tuple[str, ...]) -> JobPlan:
-    wanted = dice.randint(1, max(1, min(4, len(nodes) - 1)))
-    spares = dice.randint(0, len(nodes) - wanted)
+    wanted = _wanted(dice, nodes)
+    spares = dice.randint(0, min(16, len(nodes) - wanted))
     chosen = dice.sample(nodes, min(len(nodes), wanted + spares))
     fate = dice.random()
     return JobPlan(
         spec=JobSpec(
             name=name,
             nodes=wanted,
-            ranks_per_node=dice.choice([1, 1, 2]),
+            ranks_per_node=dice.choice([1, 1, 2]) if len(nodes) <= MEDIUM else 1,
             spares=spares,
             restarts_max=dice.choice([1, 3, 3, 5]),
             checkpoint_folder=f"/shared/{name}",
@@ -128,13 +179,21 @@ def _job(dice: random.Random, name: str, nodes: tuple[str, ...]) -> JobPlan:
 
 
 def _policy(dice: random.Random) -> Policy:
-    modes = [Mode.OBSERVE, Mode.OBSERVE, Mode.NOTIFY, Mode.APPROVE, *[Mode.ENFORCE] * 16]
+    modes = [Mode.OBSERVE, Mode.NOTIFY, *[Mode.APPROVE] * 3, *[Mode.ENFORCE] * 15]
     return Policy(
         mode=dice.choice(modes),
         job_mode=dice.choice([Mode.OBSERVE, *[Mode.ENFORCE] * 19]),
         nodes_out_max=dice.choice([1, 2, 4, 20]),
         nodes_out_fraction=dice.choice([0.02, 0.3]),
         nodes_out_window_seconds=dice.choice([60.0, 120.0]),
+        nodes_out_per_domain_max=dice.choice([1, 1, 2, 20]),
+        breaker_nodes_min=dice.choice([1, 3, 3, 20]),
+        breaker_fraction=dice.choice([0.0, 0.1, 0.3]),
+        upstream_nodes_min=dice.choice([2, 3, 3]),
+        upstream_seconds=dice.choice([5.0, 10.0]),
+        approvals_needed=dice.choice([1, 1, 2]),
+        approval_seconds=dice.choice([15.0, 60.0, 600.0]),
+        approval_unanswered=dice.choice([Unanswered.HOLD, Unanswered.HOLD, Unanswered.ACT]),
         spare_floor=dice.choice([0, 0, 0, 1]),
         cooldown_seconds=dice.choice([20.0, 90.0]),
         probation_seconds=dice.choice([0.0, 3600.0]),
@@ -147,6 +206,9 @@ def _policy(dice: random.Random) -> Policy:
         settle_seconds=20.0,
         fresh_seconds=5.0,
         event_ttl_seconds=dice.choice([60.0, 600.0]),
+        order_seconds=20.0,
+        reset_seconds=60.0,
+        reboot_seconds=90.0,
     )
 
 

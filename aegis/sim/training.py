@@ -102,6 +102,7 @@ class Generation:
     _loaded: set[str] = field(default_factory=set)
     _asked_to_save: bool = False
     _stalled_seconds: float = 0.0
+    _is_hung: bool = False
 
     def join(self, ranks: Ranks) -> None:
         """A launcher's ranks are alive and look for the others."""
@@ -163,8 +164,13 @@ class Generation:
         seconds = self.scene.setting.temper.step_seconds
         self.scene.later(seconds * self.scene.dice.uniform(0.9, 1.1), self._try_step)
 
+    def hang(self, seconds: float) -> None:
+        """Nothing comes on any more until the watchdog gives the generation up."""
+        self._is_hung = True
+        self.scene.later(seconds, lambda: self._break("the watchdog of the collectives"))
+
     def _try_step(self) -> None:
-        if self.is_broken:
+        if self.is_broken or self._is_hung:
             return
         if all(self.link_is_up(ranks.node) for ranks in self.members.values()):
             self._stalled_seconds = 0.0

@@ -37,6 +37,11 @@ class Uplink:
     is_closed: bool = False
     answered_at: float = 0.0
     _is_urgent: bool = False
+    _hangs_until: float = 0.0
+
+    def hang(self, seconds: float) -> None:
+        """The process says and hears nothing for so long."""
+        self._hangs_until = self.scene.now + seconds
 
     def open(self) -> None:
         """Begin to try."""
@@ -60,7 +65,7 @@ class Uplink:
         self.scene.later(temper.heartbeat_seconds * self.scene.dice.uniform(0.9, 1.1), self._beat)
 
     def _connect(self) -> None:
-        if self.controller.is_up and self.network.can_connect(self.node):
+        if self.controller.is_up and self.network.can_connect(self.node, self.sender):
             self.connection = self.controller.enter(self.node, self.sender, self.job, self._heard)
             self.answered_at = self.scene.now
 
@@ -87,7 +92,7 @@ class Uplink:
     def send(self) -> None:
         """Send the whole state as it is now."""
         connection = self.connection
-        if connection is None or not connection.is_open or self.is_closed:
+        if connection is None or not connection.is_open or self.is_closed or self._hangs():
             return
         connection.sequence += 1
         spooled = self.spooled()
@@ -97,9 +102,12 @@ class Uplink:
             origin=spooled.origin,
             faults=spooled.faults,
         )
-        self.network.up(self.node, lambda: self.controller.receive(connection, report))
+        self.network.up(self.node, self.sender, lambda: self.controller.receive(connection, report))
+
+    def _hangs(self) -> bool:
+        return self.scene.now < self._hangs_until
 
     def _heard(self, answer: Answer) -> None:
-        if not self.is_closed:
+        if not self.is_closed and not self._hangs():
             self.answered_at = self.scene.now
             self.heed(answer)

@@ -1,12 +1,14 @@
 """A fleet that exists only in memory: one seed fixes all of it, and all that befalls it."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aegis.model.job import Assignment
 from aegis.model.job import World as Order
 from aegis.sim.controller import SimController
 from aegis.sim.machine import Machine
+from aegis.sim.mix import MIXES, Ailment, Blow
 from aegis.sim.network import Network
 from aegis.sim.promises import Promises
 from aegis.sim.scene import Scene
@@ -25,7 +27,12 @@ class World:
     machines: dict[str, Machine] = field(default_factory=dict)
     folders: dict[str, Folder] = field(default_factory=dict)
     generations: dict[tuple[str, int], Generation] = field(default_factory=dict)
+    blows: dict[Blow, Callable[["World"], str]] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)  # jobs that nobody will launch again
+
+    def mix(self) -> tuple[Ailment, ...]:
+        """What breaks in this fleet, and how often."""
+        return MIXES[self.scene.setting.mix]
 
     def find(self, plan: JobPlan, order: Assignment) -> Generation:
         """The generation that the order speaks of; the first who asks makes it."""
@@ -83,12 +90,14 @@ def build(seed: int) -> World:
             controller=controller,
             promises=world.promises,
             name=name,
+            labels=setting.labels[name],
             find=world.find,
+            plans=lambda name=name: world.plans_on(name),  # type: ignore[misc]
             skew_seconds=dice.uniform(-1.0, 1.0) * setting.temper.skew_seconds,
         )
         for name in setting.nodes
     }
-    scene.log(f"seed {seed}: {setting.weather}")
+    scene.log(f"seed {seed}: {len(setting.nodes)} nodes, {setting.mix}, {setting.weather}")
     scene.log(f"  {setting.temper}")
     scene.log(f"  {setting.policy}")
     for plan in setting.jobs:

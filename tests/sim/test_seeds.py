@@ -47,8 +47,7 @@ def _holds(seed: int) -> None:
     result = run(seed)
     tail = "\n".join(result.lines[-40:])
     assert not result.broken, (
-        f"seed {seed}: {result.broken}\n{tail}\n"
-        f"python -m aegis.sim run --seeds 1 --first-seed {seed} --log"
+        f"seed {seed}: {result.broken}\n{tail}\naegis sim run --seeds 1 --first-seed {seed} --log"
     )
 
 
@@ -78,7 +77,7 @@ def test_a_broken_promise_is_named_with_the_way_to_see_it_again(monkeypatch, cap
     assert main(["run", "--seeds", "4", "--first-seed", "1"]) == 1
     said = capsys.readouterr().out
     assert "broke a promise" in said
-    assert "python -m aegis.sim run --seeds 1 --first-seed" in said
+    assert "aegis sim run --seeds 1 --first-seed" in said
 
 
 def test_seeds_that_hold_are_counted(capsys) -> None:

@@ -1,0 +1,148 @@
+"""What a decision says of itself: why nothing is done, what else was thought of, what is news."""
+
+from dataclasses import replace
+
+import pytest
+
+from aegis.core.decide import decide, is_same_answer
+from aegis.core.incidents import begin
+from aegis.model import event as ev
+from aegis.model.fault import Fault, FaultClass, Severity
+from aegis.model.incident import Decision, DecisionResult, Remedy, Verdict
+from aegis.model.job import JobState
+from aegis.model.node import NodeState
+from aegis.model.policy import Mode
+from aegis.rules import parse
+
+RULES = """\
+apiVersion: aegis/v1
+kind: RuleSet
+name: test
+rules:
+  - {id: ring, title: T, class: gpu.ring.timeout, remedy: restart}
+  - {id: ecc, title: T, class: gpu.ecc.uncorrectable, remedy: drain_now}
+  - {id: lost, title: T, class: [node.lost, node.rebooted, job.worker.exited], remedy: restart}
+"""
+
+
+def decided(fleet, node, fault_class, **fields):
+    """What would be decided about a fault of the node, as things stand."""
+    fault = Fault(
+        fault_class=FaultClass(fault_class),
+        severity=Severity.ERROR,
+        node=node,
+        device="gpu3",
+        observed_at=fleet.at,
+        **fields,
+    )
+    rules = parse({"test.yaml": RULES})
+    return decide(fleet.cluster, rules, begin(fleet.cluster, fault))
+
+
+def test_why_nothing_is_done_is_said_in_each_case(fleet) -> None:
+    """No rule, no ranks, ranks that are stopping already, a node that is out already."""
+    assert decided(fleet, "n1", "gpu.xgmi.error").reason == (
+        "no rule speaks of gpu.xgmi.error, so Aegis only tells people"
+    )
+    assert decided(fleet, "n3", "gpu.ring.timeout").reason == (
+        "rule ring asks for a restart, and the node holds no ranks"
+    )
+    fleet.cluster.put_job(replace(fleet.job, state=JobState.STOPPING))
+    assert decided(fleet, "n1", "gpu.ring.timeout").reason == (
+        "rule ring asks for a restart, and its ranks are being stopped already"
+    )
+
+
+@pytest.mark.parametrize("state", [NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING])
+def test_a_node_that_is_going_is_not_taken_again(fleet, state) -> None:
+    """Nor one that is out, nor one that is being repaired."""
+    fleet.cluster.put_node(replace(fleet.cluster.nodes["n3"], state=state))
+    decision = decided(fleet, "n3", "gpu.ecc.uncorrectable")
+    assert (decision.result, decision.reason) == (
+        DecisionResult.NOTHING,
+        f"rule ecc asks to move off the node without saving, and the node is {state} already",
+    )
+
+
+def test_a_fault_of_a_job_is_decided_by_its_job(fleet) -> None:
+    """A job that is stopping is asked about its restarts; the node may hold no ranks by now."""
+    fleet.cluster.put_job(replace(fleet.job, state=JobState.WAITING, members=()))
+    decision = decided(fleet, "n1", "job.worker.exited", job="llama")
+    assert decision.result is DecisionResult.ACTED
+    used = [one.text for one in decision.verdicts if one.rail == "restarts"]
+    assert used == ["0 of 3 restarts without progress used"]
+
+
+@pytest.mark.parametrize("fault_class", ["node.lost", "node.rebooted"])
+def test_a_lost_node_is_not_blamed(fleet, fault_class) -> None:
+    """What was thought of instead of a restart is another thing than for a device."""
+    (other,) = decided(fleet, "n1", fault_class).alternatives
+    assert (other.remedy, other.reason) == (
+        Remedy.DRAIN_NOW,
+        "nothing says that the node is sick once it is back",
+    )
+    reasons = [one.reason for one in decided(fleet, "n1", "gpu.ring.timeout").alternatives]
+    assert "the end of a rank alone does not blame its node" in reasons
+    away = [one.remedy for one in decided(fleet, "n1", "gpu.ecc.uncorrectable").alternatives]
+    assert away == [Remedy.RESTART, Remedy.DRAIN_SAVING]
+
+
+def test_what_was_done_waits_for_nothing(fleet) -> None:
+    """What is held says what would change it; what needs a person's word names the command."""
+    assert decided(fleet, "n1", "gpu.ecc.uncorrectable").clears_when == ""
+    fleet.apply(ev.AutomationPaused(at=fleet.at, actor="ada", reason="a look"))
+    held = decided(fleet, "n1", "gpu.ecc.uncorrectable")
+    assert held.clears_when == "somebody resumes automation (`aegis resume`)"
+
+
+def test_two_rails_that_a_word_can_pass_ask_for_it(make_fleet) -> None:
+    """The mode and the rack at once are one question."""
+    fleet = make_fleet("n3", "n4", mode=Mode.APPROVE)
+    for node in ("n3", "n4"):
+        there = replace(fleet.cluster.nodes[node], labels=(("rack", "r1"),))
+        fleet.cluster.put_node(there)
+    fleet.cluster.put_node(replace(fleet.cluster.nodes["n4"], taken_at=(fleet.at,)))
+    fleet.cluster.policy = replace(fleet.cluster.policy, nodes_out_max=9)
+    decision = decided(fleet, "n3", "gpu.ecc.uncorrectable")
+    refused = {one.rail for one in decision.verdicts if not one.passed}
+    assert (refused, decision.result) == ({"mode", "domain"}, DecisionResult.NEEDS_APPROVAL)
+
+
+BEFORE = Decision(
+    at=1.0,
+    rule="ecc",
+    rules_digest="d",
+    remedy=Remedy.DRAIN_NOW,
+    mode=Mode.ENFORCE,
+    result=DecisionResult.BLOCKED,
+    reason="r",
+    verdicts=(
+        Verdict(rail="budget", passed=False, text="1 of 1"),
+        Verdict(rail="spare", passed=True, text="n3 stands by"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule": "other"},
+        {"remedy": Remedy.DRAIN_SAVING},
+        {"mode": Mode.APPROVE},
+        {"result": DecisionResult.ACTED},
+        {"verdicts": (Verdict(rail="cooldown", passed=False, text="1 of 1"),)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_news_is_what_changes_the_answer(change) -> None:
+    """A rule, a remedy, a mode, a result or another rail that refuses."""
+    assert not is_same_answer(BEFORE, replace(BEFORE, **change))
+
+
+def test_figures_alone_are_no_news() -> None:
+    """Time passes and verdicts count on; what lets it through is not compared either."""
+    verdicts = (
+        Verdict(rail="budget", passed=False, text="2 of 2"),
+        Verdict(rail="ttl", passed=True, text="young"),
+    )
+    assert is_same_answer(BEFORE, replace(BEFORE, at=9.0, verdicts=verdicts))
