@@ -104,6 +104,24 @@ def _check_live(order: Order, options: Options) -> None:
             f"{order.device} shows no {order.fault_class} now, and nothing else that is grave: "
             "nothing has to be done"
         )
+    strangers = [f"{pid} {name}" for pid, name in _holders(seen) if pid not in order.processes]
+    if strangers and order.verb is Verb.REBOOT:  # a reset asks anew, of its own hive alone
+        raise RefusedError(
+            f"{', '.join(strangers)} holds a GPU and would be killed: end it, or let a person "
+            "approve the reboot"
+        )
+
+
+def _holders(seen: dict[str, Any]) -> list[tuple[int, str]]:
+    """The processes that hold any GPU, as the look names them: "python3 (4711), …"."""
+    found = {}
+    for device in seen["devices"]:
+        for part in dict(device.get("facts") or []).get("held_by", "").split(", "):
+            name, _, rest = part.partition(" (")
+            pid = rest.partition(")")[0]
+            if pid.isdigit():
+                found[int(pid)] = name
+    return sorted(found.items())
 
 
 def _identity(seen: dict[str, Any], name: str) -> str:

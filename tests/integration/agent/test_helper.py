@@ -197,11 +197,13 @@ def test_an_older_controller_is_refused_for_ever(start_helper, sick):
     assert resets(sick, 1) == 1
 
 
-def test_a_process_that_nobody_named_stops_a_reset(start_helper, sick, holder):
+@pytest.mark.parametrize("verb", Verb)
+def test_a_process_that_nobody_named_stops_it(start_helper, sick, holder, verb):
     """It may be anybody's work: it goes on."""
-    told = answer(start_helper(), order())
+    told = answer(start_helper("--reboot-command", "false"), order(verb=verb))
     assert told["state"] == "refused"
-    assert f"{holder.pid} sleep holds a GPU of the hive and would be killed" in told["text"]
+    assert f"{holder.pid} sleep holds a GPU" in told["text"]
+    assert "and would be killed" in told["text"]
     assert holder.poll() is None
 
 
