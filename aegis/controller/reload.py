@@ -24,10 +24,15 @@ async def reload(services: Services) -> None:
         if policy != services.cluster.policy:
             await loop.command(lambda at: PolicyChanged(at=at, policy=policy, actor="policy file"))
     except (ConfigurationError, CannotWriteError) as error:
-        reloads.error = str(error)
-        text = f"Rules and policy were not reloaded, the ones before stay in force: {error}"
-        log.error("reload refused: %s", error)  # noqa: TRY400  expected trouble, no traceback
-        services.notifier.post(Notify(kind="config.refused", severity=Severity.WARNING, text=text))
+        refused(services, error)
         raise
     reloads.error, reloads.good_at = "", time.time()
     log.info("rules and policy reloaded: digest=%s mode=%s", rules.digest, policy.mode)
+
+
+def refused(services: Services, error: Exception) -> None:
+    """Say aloud that the files cannot be used and that what was in force stays so."""
+    services.reloads.error = str(error)
+    log.error("reload refused: %s", error)
+    text = f"Rules and policy were not reloaded, the ones before stay in force: {error}"
+    services.notifier.post(Notify(kind="config.refused", severity=Severity.WARNING, text=text))

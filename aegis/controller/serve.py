@@ -22,7 +22,7 @@ from aegis.controller.loop import Loop, Retention
 from aegis.controller.notify import Notifier
 from aegis.controller.services import Services
 from aegis.controller.state import PromiseBrokenError, revive
-from aegis.controller.store import CannotWriteError, Store, open_store
+from aegis.controller.store import DATABASE, CannotWriteError, Store, open_store
 from aegis.controller.streams import Streams
 from aegis.controller.systemd import Watchdog
 from aegis.controller.tokens import Tokens, ensure_admin
@@ -56,20 +56,39 @@ class Settings:
 
 async def serve(settings: Settings) -> int:
     """Run a controller until it is told to end; returns the exit code."""
-    rules, policy = settings.files.read()
+    read = _read(settings.files)
+    if isinstance(read, ConfigurationError) and not (settings.data / DATABASE).exists():
+        raise read
     store = open_store(settings.data)
     try:
-        return await _serve(settings, store, rules, policy)
+        return await _serve(settings, store, read)
     finally:
         store.close()
 
 
-async def _serve(settings: Settings, store: Store, rules: RuleSet, policy: Policy) -> int:
+def _read(files: Files) -> tuple[RuleSet, Policy] | ConfigurationError:
+    try:
+        return files.read()
+    except ConfigurationError as error:
+        return error
+
+
+async def _serve(
+    settings: Settings, store: Store, read: tuple[RuleSet, Policy] | ConfigurationError
+) -> int:
     listeners = sockets.listening(settings.listen)
     if settings.release_hold:
         store.release()
     services = _put_together(settings, store, sockets.url(listeners[0]))
-    await services.loop.begin(rules, policy)
+    if isinstance(read, ConfigurationError):
+        state = services.loop.state
+        if not state.rules.rules:
+            raise read
+        # A mistake in a file must not leave a cluster without its controller: what was in force
+        # when it last ran is in its log.
+        reload.refused(services, read)
+        read = (state.rules, state.cluster.policy)
+    await services.loop.begin(*read)
     return await _Running(settings, services, listeners).until_told()
 
 

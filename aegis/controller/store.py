@@ -29,6 +29,7 @@ from aegis.wire import encode
 P = ParamSpec("P")
 T = TypeVar("T")
 
+DATABASE = "aegis.db"
 LAYOUT = 1  # of the tables
 SNAPSHOTS_KEPT = 2
 COMPRESS_BYTES = 400  # a body longer than this is kept compressed
@@ -332,11 +333,11 @@ def open_store(folder: Path) -> Store:
             "make it writable or choose another with --data"
         ) from error
     try:
-        return Store(folder, _connect(folder / "aegis.db"), lock)
+        return Store(folder, _connect(folder / DATABASE), lock)
     except sqlite3.Error as error:
         os.close(lock)
         raise StoreError(
-            f"the database {folder / 'aegis.db'} cannot be read ({error}): free some space if the "
+            f"the database {folder / DATABASE} cannot be read ({error}): free some space if the "
             "disk is full, or put back a copy, or move it away to begin anew"
         ) from error
     except StoreError:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from aegis.controller.api.access import Here
-from aegis.controller.store import unpack
+from aegis.controller.store import DATABASE, unpack
 
 router = APIRouter(tags=["events"])
 
@@ -24,7 +24,7 @@ async def export_events(here: Here, since: Since = 0.0) -> StreamingResponse:
     `since` leaves nothing out: to know how things stood then, a replay must begin at the beginning.
     The first line says it on, with the number of the oldest event.
     """
-    lines = _lines(here.store.folder / "aegis.db", since)
+    lines = _lines(here.store.folder / DATABASE, since)
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 

@@ -70,6 +70,22 @@ def test_a_bad_file_keeps_the_rules_that_were(make, tmp_path, patiently):
     )
 
 
+def test_a_controller_comes_back_with_the_rules_it_had(make, tmp_path):
+    """A mistake in a file that a restart finds must not leave a cluster without a controller."""
+    folder = site(tmp_path, OWN)
+    program = make().start("--rules", folder)
+    rules = program.json("/rules")["rules"]
+    program.stop()
+    site(tmp_path, OWN.replace("gpu.coredump", "gpu.coredmp"))
+    program.start("--rules", folder)
+    view = program.json("/rules")
+    assert view["rules"] == rules
+    assert "site.yaml:5:50" in view["reload_error"]
+    assert program.metric("aegis_config_last_reload_successful")[""] == 0
+    fresh = make("fresh")
+    assert fresh.refused("--rules", folder)[0] == 2
+
+
 def test_one_rule_is_promoted_on_one_group(make, agent, tmp_path):
     """While the policy only observes, a canary group acts; a typing mistake is refused."""
     program = make().start()
