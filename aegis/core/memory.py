@@ -27,6 +27,7 @@ def see(cluster: Cluster, fault: Fault) -> None:
         device=fault.device,
         count=fault.count,
         job=_job_of(cluster, fault),
+        severity=fault.severity,
     )
     last = before.seen[-1] if before.seen else None
     if last and _are_one(last, one):
@@ -44,7 +45,7 @@ def _job_of(cluster: Cluster, fault: Fault) -> str:
 
 
 def _are_one(last: Seen, one: Seen) -> bool:
-    alike = (last.fault_class, last.device, last.job) == (one.fault_class, one.device, one.job)
+    alike = replace(last, at=one.at, count=one.count) == one
     return alike and 0.0 <= one.at - last.at < BURST_SECONDS
 
 
@@ -89,7 +90,10 @@ class Known:
             one.count
             for name in names
             for one in self.cluster.memories.get(name, Memory()).seen
-            if one.at > since and one.fault_class in classes and _is_in(match.scope, mine, one)
+            if one.at > since
+            and one.fault_class in classes
+            and (not match.severities or one.severity in match.severities)
+            and _is_in(match.scope, mine, one)
         )
         return max(found, min(fault.count, 1))
 

@@ -142,7 +142,7 @@ def _failed(cluster: Cluster, node: Node, repair: Repair, text: str) -> None:
 
 def _well(cluster: Cluster, node: Node, repair: Repair) -> None:
     """What was wrong is gone; the node is looked at closely before it comes back."""
-    order, depth = repair.order, cluster.policy.validate_on_return
+    order, depth = repair.order, returning.asked(cluster, node)
     reason = f"{order.incident}: {DONE[order.verb]}"
     if returning.begin(cluster, node.name, depth, AEGIS, reason, repair=order.id):
         incident = cluster.incidents[order.incident]

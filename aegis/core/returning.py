@@ -79,6 +79,22 @@ def begin(
     return True
 
 
+def asked(cluster: Cluster, node: Node) -> Depth:
+    """How closely to look: as the policy asks, or more where the rule that took it out does."""
+    usual = cluster.policy.validate_on_return
+    if usual is Depth.NONE:
+        return usual  # a site that wants none
+    taken_at = node.taken_at[-1] if node.taken_at else cluster.now
+    rules = [
+        Depth(decision.verify)
+        for incident in cluster.incidents.values()
+        if incident.node == node.name
+        for decision in incident.decisions
+        if decision.verify and decision.at >= taken_at
+    ]
+    return max([usual, *rules], key=list(Depth).index)
+
+
 def put_back(cluster: Cluster, name: str, depth: Depth | None, actor: str, reason: str) -> None:
     """A person returns the node."""
     node = cluster.nodes[name]
@@ -86,7 +102,7 @@ def put_back(cluster: Cluster, name: str, depth: Depth | None, actor: str, reaso
         text = f"{actor} did not wait for its end"
         known = replace(node.validations[-1], state=ValidationState.ABORTED, text=text)
         _keep(cluster, node, replace(known, ended_at=cluster.now))
-    wanted = cluster.policy.validate_on_return if depth is None else depth
+    wanted = asked(cluster, node) if depth is None else depth
     if begin(cluster, name, wanted, actor, reason):
         return
     doubt = ""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from aegis.model.fault import FaultClass
+from aegis.model.fault import FaultClass, Severity
 from aegis.model.incident import Remedy
 
 
@@ -15,6 +15,7 @@ class Seen:
     device: str
     count: int
     job: str = ""  # whose ranks ran there
+    severity: Severity = Severity.ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ class Verify(StrEnum):
     """What must be shown before a node that this rule took out serves again."""
 
     POLICY = "policy"  # what the policy asks of every node
-    NONE = "none"
     LIGHT = "light"
     FULL = "full"
 

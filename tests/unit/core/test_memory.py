@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aegis.core import ladder, memory, modes
+from aegis.core import ladder, memory, modes, returning
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import begin
 from aegis.core.memory import KEPT_SECONDS, SEEN_MAX, TRIED_MAX, Known
@@ -14,6 +14,7 @@ from aegis.model.incident import DecisionResult, Remedy
 from aegis.model.memory import Attempt, Memory
 from aegis.model.node import Node
 from aegis.model.policy import Mode
+from aegis.model.validation import Depth
 from aegis.rules import Guard, Match, Rule, Rung, Scope
 
 HANG = FaultClass.GPU_RING_TIMEOUT
@@ -247,6 +248,28 @@ def test_a_rule_says_with_what_urgency_people_are_told(fleet) -> None:
         told.append([one.severity.value for one in actions if hasattr(one, "kind")])
     assert [bool(one) for one in told] == [True, True, False]
     assert set(told[1]) == {"warning"}
+
+
+def test_a_rule_may_ask_for_a_closer_look_than_the_policy(fleet) -> None:
+    """Before a node that it took serves again; a policy of none stays none."""
+    rules = tuple(replace(one, verify="full") for one in fleet.rules.rules)
+    fleet.rules = replace(fleet.rules, rules=rules)
+    fleet.fault("n1", "gpu.ecc.uncorrectable")
+    one, other = fleet.cluster.nodes["n1"], fleet.cluster.nodes["n3"]
+    depths = [returning.asked(fleet.cluster, node) for node in (one, other)]
+    assert depths == [Depth.FULL, Depth.LIGHT]
+    fleet.cluster.policy = replace(fleet.cluster.policy, validate_on_return=Depth.NONE)
+    assert returning.asked(fleet.cluster, one) is Depth.NONE
+
+
+def test_only_faults_of_the_asked_severity_count() -> None:
+    """Three warnings are not three errors."""
+    made = cluster()
+    for at in (900.0, 910.0):
+        memory.see(made, replace(shown(at=at), severity=Severity.WARNING))
+    memory.see(made, shown(at=920.0))
+    match = Match(classes=(HANG,), severities=(Severity.ERROR,), count=3, within_seconds=600.0)
+    assert Known(made, "n1").seen(match, shown(at=920.0), 600.0) == 1
 
 
 def test_a_policy_of_observe_restarts_what_would_be_drained(make_fleet) -> None:
