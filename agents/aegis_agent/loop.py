@@ -22,6 +22,7 @@ from aegis_agent.settings import Settings
 from aegis_agent.sources import host
 from aegis_agent.spool import Spool
 from aegis_agent.uplink import Uplink
+from aegis_agent.validation import Validations
 
 _FAULTS_PER_REPORT = 200
 _BEAT_SECONDS_MAX = 1.0
@@ -58,6 +59,7 @@ class Agent:
             now=host.now,
             changed=self._urge,
         )
+        self._validations = Validations(settings=settings, book=self._book, now=host.now)
         self._uplink = Uplink(
             controller=settings.controller,
             node=settings.node,
@@ -81,6 +83,7 @@ class Agent:
         finally:
             notify("STOPPING=1")
             self._orders.close()
+            self._validations.close()
             await self._bridge.close()
 
     async def _speak(self) -> None:
@@ -97,6 +100,7 @@ class Agent:
             self._book.tick(now)
             for sense in self._senses:
                 sense.tick(now)
+            self._validations.tick()
             self._bridge.expire()
             self._tell_systemd()
             await asyncio.sleep(pause)
@@ -139,7 +143,12 @@ class Agent:
             self._settings, self._book, self._senses, self._bridge.states(), self._sequence
         )
         self._asked = (self._sequence, report.sent_at)
-        told = replace(report.report, order_results=self._orders.results())
+        told = replace(
+            report.report,
+            order_results=self._orders.results(),
+            validates=self._validations.able,
+            validation_results=self._validations.results(),
+        )
         return replace(report, report=told)
 
     def _heed(self, answer: Answer) -> None:
@@ -150,6 +159,9 @@ class Agent:
             )
             self._orders.take(
                 answer.orders, epoch=answer.epoch, sent_at=answer.sent_at, asked_at=asked_at
+            )
+            self._validations.take(
+                answer.validations, epoch=answer.epoch, sent_at=answer.sent_at, asked_at=asked_at
             )
         self._bridge.assign(answer.assignments)
         if self._spool.forget(answer.stored) and len(self._spool):

@@ -10,6 +10,7 @@ import yaml
 
 from aegis_agent.probes import check_entry
 from aegis_agent.probes.check_entry import Check, CheckEntryError
+from aegis_agent.probes.validation import GATE_UNITS
 
 CONTROLLER = "http://127.0.0.1:8500"
 HELPER_SOCKET = Path("/run/aegis-helper.sock")
@@ -40,6 +41,9 @@ class Settings:
     kernel_log: Path | None = Path("/dev/kmsg")  # None: not read
     helper_socket: Path = HELPER_SOCKET  # of the root helper, where it is installed
     gpu_events: bool = False  # amdsmi's pushed events as well: the listener holds /dev/kfd
+    validation_python: str = ""  # the interpreter that has torch and aegis; empty: the agent's own
+    validation_user: str = ""  # as whom nodes are tried; only where the agent is root
+    gates: tuple[tuple[str, float], ...] = ()  # what must be reached: ("allreduce_gbps", 310)
     nvidia_events: bool = False  # Xid from NVML as well: where the kernel log cannot be read
 
 
@@ -67,6 +71,7 @@ def read(path: Path | None, flags: Mapping[str, Any], hostname: str) -> Settings
         helper_socket=chosen.get("helper_socket") or HELPER_SOCKET,
         gpu_events=bool(chosen.get("gpu_events")),
         nvidia_events=bool(chosen.get("nvidia_events")),
+        **chosen.get("validation", {}),
     )
 
 
@@ -198,6 +203,22 @@ def _yes_or_no(value: object) -> bool:
     return value
 
 
+def _validation(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or set(value) - {"python", "user", "gates"}:
+        raise ValueError("keys of python, user and gates")
+    found: dict[str, Any] = {}
+    for key in ("python", "user"):
+        if key in value:
+            found[f"validation_{key}"] = _text(value[key])
+    gates = value.get("gates", {})
+    if not isinstance(gates, dict) or set(gates) - set(GATE_UNITS):
+        raise ValueError(f"gates of {', '.join(GATE_UNITS)}")
+    found["gates"] = tuple(
+        (name, _number(gate, 0, 1e6, "numbers above 0")) for name, gate in sorted(gates.items())
+    )
+    return found
+
+
 def _labels(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise TypeError("keys and values such as {rack: r1}")
@@ -223,6 +244,7 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "helper_socket": _path,
     "gpu_events": _yes_or_no,
     "nvidia_events": _yes_or_no,
+    "validation": _validation,
 }
 
 

@@ -28,6 +28,7 @@ nodes_out_max: 2                # nodes that Aegis may take out ...
 nodes_out_window_seconds: 600   # ... in 10 minutes
 spare_floor: 0                  # spares that must be left
 probation_seconds: 0            # a returned node is ready at once
+validate_on_return: none        # its GPUs are simulated: there is nothing to try
 cooldown_seconds: 0             # a returned node may be taken again
 hold_down_seconds: 2            # a link must be down this long
 silence_seconds: 10             # a node without a word, its job without progress

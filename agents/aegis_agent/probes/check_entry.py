@@ -30,10 +30,20 @@ class Check:
     fault_class: FaultClass = FaultClass.HOST_CHECK_FAILED
     severity: Severity = Severity.WARNING
     device: str = "host"  # whose fault it is where the program does not say
-    idle: bool = False  # only while no ranks are here
+    when: str = "always"  # or "idle": only while no ranks are here; or "return": see below
     user: str = ""  # as whom it runs; only where the agent is root
     failures: int = 2  # in a row until it is believed
     successes: int = 1  # in a row until it is over
+
+    @property
+    def idle(self) -> bool:
+        """Whether it runs only while no ranks are here."""
+        return self.when == "idle"
+
+    @property
+    def on_return(self) -> bool:
+        """Whether it runs only in the full validation of a node that is to serve again."""
+        return self.when == "return"
 
 
 def parse_class(value: object) -> FaultClass:
@@ -96,7 +106,7 @@ def _complete(check: Check, where: str) -> Check:
         raise CheckEntryError(
             f"{where} reads a file, so user and when say nothing: whoever writes it decides"
         )
-    if check.command and check.deadline_seconds > check.interval_seconds:
+    if check.command and not check.on_return and check.deadline_seconds > check.interval_seconds:
         raise CheckEntryError(
             f"{where}: deadline_seconds is {check.deadline_seconds:g} and interval_seconds is "
             f"{check.interval_seconds:g}: a run must end before the next begins"
@@ -133,10 +143,13 @@ def _times(value: object) -> int:
     raise ValueError("a number of runs between 1 and 100")
 
 
-def _when(value: object) -> bool:
-    if value not in ("always", "idle"):
-        raise ValueError("always or idle (only while no ranks are on the node)")
-    return value == "idle"
+def _when(value: object) -> str:
+    if value not in ("always", "idle", "return"):
+        raise ValueError(
+            "always, idle (only while no ranks are on the node) or return (only in the full "
+            "validation of a node that is to serve again)"
+        )
+    return str(value)
 
 
 _TEXT = re.compile(r"\S+")
@@ -150,7 +163,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "class": ("fault_class", parse_class),
     "severity": ("severity", parse_severity),
     "device": ("device", _word('a device such as "gpu3", "fab0" or "host"', _TEXT)),
-    "when": ("idle", _when),
+    "when": ("when", _when),
     "user": ("user", _word("a user's name", _TEXT)),
     "failures": ("failures", _times),
     "successes": ("successes", _times),

@@ -37,7 +37,7 @@ class CheckSense:
 
     def __init__(self, settings: Settings, book: Book) -> None:
         self._book = book
-        self._checks = settings.checks
+        self._checks = tuple(one for one in settings.checks if not one.on_return)
         self._spread_seconds = _SPREAD_POLLS * settings.poll_seconds
         self._memories = self._recall()
         self._conditioned: dict[str, set[str]] = {}  # devices with conditions, by check

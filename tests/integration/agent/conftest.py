@@ -35,6 +35,7 @@ SLOW = {
     "test_kernel_log",
     "test_nvml",
     "test_ports",
+    "test_validation",
 }
 STORIES = {  # of those, the ones that `make test` runs
     "test_a_card_that_falls_off_the_bus_is_lost_and_not_only_removed",
@@ -42,6 +43,7 @@ STORIES = {  # of those, the ones that `make test` runs
     "test_a_line_is_a_fault_at_once_and_its_repetition_an_update",
     "test_a_lost_gpu_that_reads_again_is_healthy",
     "test_a_reset_hits_the_whole_hive_once",
+    "test_a_healthy_node_is_tried_and_what_cannot_be_tried_is_said",
     "test_a_total_of_zero_is_no_reading",
     "test_an_agent_that_was_away_reads_on_where_it_stopped",
     "test_an_rdma_error_of_any_make_is_told_of_its_port",
@@ -66,6 +68,7 @@ class Controller:
         self.faults = {}  # number -> Fault, as stored
         self.assignments = ()
         self.orders = ()
+        self.validations = ()
         self.status = status  # an HTTP status with which connections are refused
         self.headers = []
         self.storing = True
@@ -158,6 +161,7 @@ class Controller:
                 stored=max(self.faults, default=0),
                 assignments=self.assignments,
                 orders=self.orders,
+                validations=self.validations,
             )
             await connection.send(encode(answer))
 

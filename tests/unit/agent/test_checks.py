@@ -72,7 +72,7 @@ def test_checks_may_be_dropped_beside_the_settings(agent_yaml):
         ("{name: a, command: [x], class: node.lost}", r"class must be a class of gpu, nic, pcie"),
         ("{name: a, command: [x], severity: bad}", r"must be info, warning, error or fatal, not"),
         ("{name: a, command: [x], interval_seconds: 1m}", r"between 0.1 and 604800 .*, not '1m'"),
-        ("{name: a, command: [x], when: sometimes}", r"when must be always or idle"),
+        ("{name: a, command: [x], when: sometimes}", r"when must be always, idle \(only"),
         ("{name: a, command: [x], failures: 0}", r"failures must be a number of runs between 1"),
         ("{name: a, command: [x], interval_seconds: 5}", r"a run must end before the next begins"),
         ("{name: a, file: /x, when: idle}", r"whoever writes it decides"),
