@@ -11,7 +11,7 @@ NOT_SUPPORTED means both "no such feature" and "gone", so what has worked is rem
 not health: the total count answers zeros when nothing could be read, so it never stands alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
@@ -38,7 +38,7 @@ class GpuReading:
     ecc: Mapping[str, EccCounts] = field(default_factory=dict)  # by block
     failed: Mapping[str, int] = field(default_factory=dict)  # calls that failed, and their status
     worked: frozenset[str] = frozenset()  # calls that read the hardware and answered
-    hung: tuple[str, ...] = ()  # calls left out because they hung, until they answer again
+    hung: tuple[str, ...] = ()  # calls left out: they hung or crashed, and have not answered since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +201,16 @@ def _health(memory: GpuMemory, reading: GpuReading) -> tuple[Health, str]:
         return Health.UNKNOWN, f"no error counter can be read: {_told(reading.failed)}"
     if memory.stalled_at:
         return Health.UNKNOWN, f"{memory.why[0].text}; what else there is of it is read"
-    return Health.HEALTHY, gpu_survey.told(memory.survey)
+    return Health.HEALTHY, "; ".join(
+        filter(None, (left_out(reading.hung), gpu_survey.told(memory.survey)))
+    )
+
+
+def left_out(hung: Sequence[str]) -> str:
+    """What is not known of a GPU that is read otherwise; empty when nothing is left out."""
+    if not hung:
+        return ""
+    return f"not read for now: {', '.join(hung)}, which hung or crashed the process that asks"
 
 
 def _judge_failure(

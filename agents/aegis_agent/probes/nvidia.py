@@ -17,6 +17,7 @@ from aegis.model.fault import Evidence, Fault, FaultClass, Severity
 from aegis.model.node import Device, Health
 from aegis_agent.probes import ecc, gpu_trend, lasting, nvidia_parts
 from aegis_agent.probes.ecc import EccCounts
+from aegis_agent.probes.gpu import left_out
 from aegis_agent.probes.kernel.nvidia import describe
 from aegis_agent.probes.lasting import Cause, Lasting
 from aegis_agent.probes.nvidia_parts import Link, Retired
@@ -48,7 +49,7 @@ class NvidiaReading:
     sensors: Mapping[str, int] = field(default_factory=dict)  # temperature, PCIe link, …
     failed: Mapping[str, int] = field(default_factory=dict)  # calls that failed, and their status
     worked: frozenset[str] = frozenset()  # calls that read the hardware and answered
-    hung: tuple[str, ...] = ()  # calls left out because they hung, until they answer again
+    hung: tuple[str, ...] = ()  # calls left out: they hung or crashed, and have not answered since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +261,8 @@ def _health(memory: NvidiaMemory, reading: NvidiaReading) -> tuple[Health, str]:
         return Health.UNKNOWN, f"cannot be read any more: {_told(blind)}"
     if not reading.worked:
         return Health.UNKNOWN, f"nothing can be read: {_told(reading.failed)}"
-    return Health.HEALTHY, "; ".join(found.evidence.text for found in memory.standing.values())
+    lasting_texts = (found.evidence.text for found in memory.standing.values())
+    return Health.HEALTHY, "; ".join(filter(None, (left_out(reading.hung), *lasting_texts)))
 
 
 def _unknown(

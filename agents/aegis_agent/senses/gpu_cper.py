@@ -1,6 +1,6 @@
 """The GPUs' error records (CPER): judged, remembered by GPU, counted; and why none can be read."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 
 from pydantic import TypeAdapter
@@ -24,7 +24,6 @@ class CperDesk:
         self._book = book
         self._simulated = False
         self._memories: dict[str, CperMemory] = {}
-        self._seen: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by device
         self._failed: dict[str, int] = {}  # by device: what the call answers
 
     def recall(self, *, simulated: bool) -> None:
@@ -48,15 +47,16 @@ class CperDesk:
         self._book.append(judgement.faults, {self._key(subject.identity): body})
 
     def looked(self, device: str, status: int, found: Mapping[str, int]) -> None:
-        """Take in how a look at the ring went, and how many records of each age it found."""
+        """Take in how a look at the ring went, and how many records of each age were found so far.
+
+        A process that was started anew reads the whole ring again: its numbers replace ours.
+        """
         self._failed.pop(device, None)
         if status:
             self._failed[device] = status
-        self._seen[device].update(found)
-        seen = self._seen[device]
-        old = sum(count for age, count in seen.items() if age not in TOLD_AGES)
-        if seen:
-            counted = {"error_records": sum(seen.values()), "error_records_old": old}
+        old = sum(count for age, count in found.items() if age not in TOLD_AGES)
+        if found:
+            counted = {"error_records": sum(found.values()), "error_records_old": old}
             self._book.set_counters(_NAME, device, counted)
 
     def trouble(self) -> str:

@@ -82,7 +82,7 @@ class GpuRecordsRead:
 
     identity: str
     status: int  # of the call; 0 where it succeeded
-    found: Mapping[str, int]  # new ones, by age
+    found: Mapping[str, int]  # so far, by age
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import argparse
 import os
 import time
 import traceback
+from collections import Counter
 from typing import Any, NoReturn
 
 from aegis_agent.sources.children import DISCOVERY, Child, Children
@@ -47,6 +48,7 @@ class Reader:
         self._hung = set(child.without)  # calls that hung or crashed and have not answered since
         self._handle: Any = None
         self._read_at = time.monotonic()  # when anything was last read
+        self._records: Counter[str] = Counter()  # that this process has seen, by age
 
     def run(self) -> NoReturn:
         """Never returns: what the prober has registered for its own end is not for us."""
@@ -167,7 +169,8 @@ class Reader:
         status = ring.status if self._calls.offers("gpu_cper_entries") else NOT_OFFERED
         for record in records:
             self._report("record", index=self._child.index, **record)
-        self._report("records", index=self._child.index, status=status, found=found)
+        self._records.update(found)
+        self._report("records", index=self._child.index, status=status, found=self._records)
 
     def _read(self, blocks: dict[str, Any], slow: bool) -> dict[str, Any]:  # noqa: FBT001
         counts = {}

@@ -207,6 +207,19 @@ def test_a_decoder_that_crashes_takes_no_record_with_it(seen, controller, gpus):
     assert seen.process.poll() is None
 
 
+def test_a_process_that_reads_the_ring_again_counts_each_record_once(seen, controller, gpus):
+    """What crashes is not the ring: two processes in turn see the same two records."""
+    cper.inject(gpus, 1, "corrected")
+    cper.inject(gpus, 1, "corrected")
+    controller.wait(lambda: counters(controller, "gpu1").get("error_records") == 2, "two records")
+    devices.add_fault(gpus, "amdsmi_get_temp_metric", "1", "crash")
+    said = "not read for now: temp_metric"
+    controller.wait(lambda: said in controller.device("gpu1").detail, "what is left out")
+    cper.inject(gpus, 1, "corrected")
+    controller.wait(lambda: counters(controller, "gpu1").get("error_records", 0) > 2, "a third")
+    assert counters(controller, "gpu1")["error_records"] == 3
+
+
 def test_a_ring_that_cannot_be_read_hides_nothing_else(seen, controller, gpus):
     """Its call hangs: the process is ended, and the next one leaves it out for a while."""
     devices.add_fault(gpus, "amdsmi_get_gpu_cper_entries", "0", "hang")

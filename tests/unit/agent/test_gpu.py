@@ -207,6 +207,14 @@ def test_a_call_that_is_left_out_keeps_the_stall(subject, known):
     assert gpu.observe(subject, seen.memory, reading(5.0)).device.health == Health.HEALTHY
 
 
+def test_a_call_that_crashes_its_process_is_named_while_it_is_left_out(subject, known):
+    """The GPU is well as far as it is read, and what is not read of it stands there."""
+    seen = gpu.observe(subject, known, reading(4.0, hung=("temp_metric",)))
+    assert seen.device.health == Health.HEALTHY
+    assert "not read for now: temp_metric" in seen.device.detail
+    assert gpu.observe(subject, seen.memory, reading(5.0)).device.detail == ""
+
+
 def test_what_is_lost_stays_lost_until_it_is_read(subject, known):
     """A crash of its reader in between says nothing new."""
     memory = known
