@@ -187,6 +187,7 @@ def allreduce(
     seen: int,
     gates: Mapping[str, float],
 ) -> dict[str, Any]:
+    """The step `all-reduce`, from what the ranks told."""
     over = f"{size} GPUs" if seen else f"{size} ranks on the CPU, torch sees no GPU"
     step = {"name": "all-reduce", "text": f"over {over}: every sum was right"}
     errors = [f"rank {rank}: {why}" for rank, why in sorted(silent.items())]
@@ -251,6 +252,7 @@ def gpu_memory(
     gpus: int,
     gates: Mapping[str, float],
 ) -> dict[str, Any]:
+    """The step `gpu memory`, from what the ranks told."""
     tried = {rank: one for rank, one in sorted(told.items()) if "tried_bytes" in one}
     failed = [f"GPU {rank}: {one['bad_bytes']} bytes are wrong" for rank, one in tried.items()
               if one["bad_bytes"]]  # fmt: skip

@@ -19,7 +19,7 @@ export const NODE_STATES: Record<NodeState, { tone: Tone; means: string }> = {
   cordoned: { tone: "mute", means: "gets no new ranks; the ones it has go on" },
   draining: { tone: "info", means: "its ranks are being stopped" },
   quarantined: { tone: "mute", means: "holds no ranks until someone returns it" },
-  repairing: { tone: "mute", means: "under repair" },
+  repairing: { tone: "mute", means: "is being reset, rebooted or validated" },
   probation: { tone: "info", means: "back, used as a spare first" },
   unknown: { tone: "warn", means: "neither agent nor launcher has spoken" },
 };

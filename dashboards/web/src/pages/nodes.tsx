@@ -26,6 +26,7 @@ import {
   SimulatedBadge,
   Time,
 } from "../parts/small";
+import { LastValidation } from "../parts/validation";
 import type { State } from "../store";
 import { newestFirst } from "../story";
 import type { Device, Health, Job, Node } from "../types";
@@ -122,6 +123,7 @@ export function NodePage({ name, store }: { name: string; store: State }) {
   }
   const role = roleOf(node, store.jobs.values());
   const incidents = [...store.incidents.values()].filter((one) => one.node === name);
+  const validation = node.validations.at(-1);
   return (
     <>
       <div class="page-head">
@@ -181,6 +183,11 @@ export function NodePage({ name, store }: { name: string; store: State }) {
           <Command text={`aegis nodes return ${node.name} --reason "…"`} label="return command" />
         )}
       </Section>
+      {validation && (
+        <Section title="Last validation" id="validation">
+          <LastValidation validation={validation} />
+        </Section>
+      )}
       <Section title="Devices" id="devices" aside={<span>{healthText(node)}</span>}>
         <Devices devices={node.devices} />
       </Section>
