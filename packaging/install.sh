@@ -12,6 +12,7 @@ for unit in "$here"/systemd/*; do
 done
 install -D -m 644 "$here/sysusers.d/aegis.conf" "$to/usr/lib/sysusers.d/aegis.conf"
 install -D -m 644 "$here/tmpfiles.d/aegis.conf" "$to/usr/lib/tmpfiles.d/aegis.conf"
+install -d -m 755 "$to/etc/aegis/rules.d"
 for file in aegis/agent.yaml aegis/policy.yaml \
     default/aegis-agent default/aegis-controller default/aegis-helper; do
   [ -e "$to/etc/$file" ] || install -D -m 644 "$here/etc/$file" "$to/etc/$file"

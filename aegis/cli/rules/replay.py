@@ -21,7 +21,7 @@ from aegis.model.event import ControllerStarted, Event, FaultObserved, PolicyCha
 from aegis.model.incident import Decision, DecisionResult, Incident, IncidentState
 from aegis.model.policy import Mode
 from aegis.rules import RuleSet, parse_text
-from aegis.wire import WireError, decode
+from aegis.wire import decode
 
 _HEAD = re.compile(rb'\{"number":\d+,')
 _RANKS = {
@@ -110,7 +110,7 @@ class _Player:
             self._step(event)
         # A log of another version, or one that does not begin at its beginning, may hold what this
         # one cannot step: such an event is counted and passed over.
-        except (WireError, AssertionError, LookupError, AttributeError):
+        except (ValueError, AssertionError, LookupError, AttributeError):
             self.replay.unreadable += 1
 
     def _step(self, event: Event) -> None:

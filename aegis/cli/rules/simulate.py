@@ -1,6 +1,7 @@
 """`aegis rules simulate`: recorded events against changed rules."""
 
 import argparse
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from aegis.cli.rules.replay import Compared, Replay, replay
 from aegis.model.policy import Mode
 from aegis.rules.form import seconds
 
+TELL_SECONDS = 5.0
 CANNOT_KNOW = (
     "Each decision is compared on the fleet as it really was at that moment. How things would have "
     "gone on after the first act that differs is not known: budgets, cooldowns, spares and ladders "
@@ -27,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     since = _since(arguments.since)
     mode = Mode(arguments.as_mode) if arguments.as_mode else None
     lines = _of_file(arguments.events) if arguments.events else _of_controller(arguments)
-    found = replay(lines, changed, since=since, mode=mode)
+    found = replay(_counted(lines), changed, since=since, mode=mode)
     if not found.events:
         raise CommandError("there is no event to replay", "export some, or name a longer --since")
     if arguments.output == "json":
@@ -56,6 +58,16 @@ def _of_file(file: Path) -> Iterator[bytes]:
 
 def _of_controller(arguments: argparse.Namespace) -> Iterator[bytes]:
     yield from Client.of(arguments).lines("/events/export")
+
+
+def _counted(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines; whoever waits at a terminal is told how far it is."""
+    told_at = time.monotonic()
+    for number, line in enumerate(lines):
+        if sys.stderr.isatty() and time.monotonic() - told_at > TELL_SECONDS:
+            told_at = time.monotonic()
+            print(f"{number} events replayed …", file=sys.stderr)
+        yield line
 
 
 def _print(found: Replay, *, everything: bool) -> None:
