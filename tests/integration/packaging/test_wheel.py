@@ -33,10 +33,11 @@ def test_the_wheel_carries_the_dashboard(names):
     assert any(name.startswith("aegis/controller/static/assets/") for name in names)
 
 
-def test_the_wheel_carries_every_rule_file_and_not_their_tests(names):
-    """The controller reads its rules from the package when there is no source tree."""
+def test_the_wheel_carries_every_rule_file_and_their_tests(names):
+    """The controller reads its rules from the package, and `aegis rules test` runs their tests."""
     shipped = {name for name in names if name.startswith("aegis/rules/shipped/")}
-    assert shipped == {f"aegis/rules/shipped/{file.name}" for file in ROOT.glob("rules/*.yaml")}
+    files = [*ROOT.glob("rules/*.yaml"), *ROOT.glob("rules/tests/*.yaml")]
+    assert shipped == {f"aegis/rules/shipped/{file.relative_to(ROOT / 'rules')}" for file in files}
 
 
 def test_the_wheel_carries_the_demo_and_the_simulated_library(names):
