@@ -88,7 +88,8 @@ def growth(hardware: Hardware, polls: int, settle_seconds: float) -> dict[str, A
         "grown_in_the_second_half": {
             name: round(half[-1][name] - half[0][name], 1) for name in half[0]
         },
-        "pss_mb": [sample["pss_mb"] for sample in samples],
+        # Its own memory. PSS also moves with how many others share Python's files.
+        "anonymous_mb": [sample["anonymous_mb"] for sample in samples],
     }
 
 

@@ -159,12 +159,13 @@ class Agent:
 
     def footprint(self) -> dict[str, float]:
         """What all of them hold now."""
-        total = {"processes": 0, "pss_mb": 0.0, "descriptors": 0, "threads": 0}
+        total = {"processes": 0, "pss_mb": 0.0, "anonymous_mb": 0.0, "descriptors": 0, "threads": 0}
         for pid in self.pids():
             with contextlib.suppress(OSError):
-                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                pss = next(line for line in rollup.splitlines() if line.startswith("Pss:"))
-                total["pss_mb"] += int(pss.split()[1]) / 1024
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+                for name, field_name in (("pss_mb", "Pss:"), ("anonymous_mb", "Pss_Anon:")):
+                    line = next(line for line in rollup if line.startswith(field_name))
+                    total[name] += int(line.split()[1]) / 1024
                 total["descriptors"] += len(list(Path(f"/proc/{pid}/fd").iterdir()))
                 total["threads"] += len(list(Path(f"/proc/{pid}/task").iterdir()))
                 total["processes"] += 1
