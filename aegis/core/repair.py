@@ -17,7 +17,7 @@ from aegis.core.incidents import cause, close, note, reopen
 from aegis.core.levels import is_fresh
 from aegis.core.nodes import enter
 from aegis.core.rails import AEGIS, Request
-from aegis.core.repair_outcome import follow, is_sick, is_well
+from aegis.core.repair_outcome import follow, is_sick, is_well, with_recovery
 from aegis.core.repair_rails import APPROVABLE, CLEARS, hit, holders, plan, verdicts
 from aegis.core.words import REPAIR_VERBS, listed
 from aegis.model.incident import (
@@ -107,6 +107,9 @@ def _consider(cluster: Cluster, rules: RuleSet, node: Node, incident: Incident) 
         tried = listed([REPAIR_VERBS[rung.remedy] for rung in wanted])
         text = f"to {tried} has been tried as often as it may; {node.name} stays quarantined"
         over(cluster, incident, f"{text}: people must look")
+    elif is_sick(node, incident) and not node.has_helper:
+        text = f"no root helper is installed on {node.name}, so nothing is reset or rebooted"
+        over(cluster, incident, f"{text}: repair it, then `aegis nodes return {node.name}`")
     elif is_sick(node, incident):
         _decide(cluster, rules, rule, incident, remedy)
 
@@ -291,6 +294,6 @@ def over(cluster: Cluster, incident: Incident, text: str) -> None:
     node = cluster.nodes[incident.faults[0].node]
     cluster.put_node(replace(node, taken_for=""))
     if incident.state is IncidentState.OPEN:
-        close(cluster, incident, text)
+        close(cluster, incident, with_recovery(incident, text))
     else:
         note(cluster, incident, EntryKind.PROGRESS, text)

@@ -135,9 +135,10 @@ def _failed(cluster: Cluster, node: Node, repair: Repair, text: str) -> None:
     node = replace(cluster.nodes[node.name], taken_for=taken_for)
     enter(cluster, node, NodeState.QUARANTINED, f"{incident.id}: {text}", AEGIS)
     if final and incident.state is IncidentState.OPEN:
-        close(cluster, incident, f"{node.name} stays quarantined: {text}")
+        outcome = with_recovery(incident, f"{node.name} stays quarantined: {text}")
+        close(cluster, incident, outcome)
     else:
-        note(cluster, incident, EntryKind.OUTCOME, text)
+        note(cluster, incident, EntryKind.PROGRESS, text)
 
 
 def _well(cluster: Cluster, node: Node, repair: Repair) -> None:
@@ -180,6 +181,14 @@ def _helped(cluster: Cluster, node: Node, repair: Repair) -> None:
     cluster.lemons = lemons.find(cluster)
     outcome = f"{node.name} is back: {text}"
     if incident.state is IncidentState.OPEN:
-        close(cluster, incident, outcome)
+        close(cluster, incident, with_recovery(incident, outcome))
     else:
         note(cluster, incident, EntryKind.OUTCOME, outcome)
+
+
+def with_recovery(incident: Incident, text: str) -> str:
+    """What came of the job stays the first thing that the outcome says."""
+    before = [one.text for one in incident.entries if one.kind is EntryKind.OUTCOME]
+    if not before or not incident.nodes_after:
+        return text
+    return f"{before[-1].removesuffix(f'; {incident.node} is quarantined')}; {text}"

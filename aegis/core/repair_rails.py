@@ -21,6 +21,7 @@ CLEARS = {
     "fleet": "most of the fleet is heard again",
     "live": "its agent speaks, and still of this fault",
     "hold": "its holder returns the node",
+    "helper": "aegis-helper.socket is enabled on the node",
     "drained": "the last rank on the node has ended",
     "hands": "hands have mended it",
     "processes": "these processes end, or a person agrees (`aegis incidents approve`)",
@@ -55,6 +56,13 @@ def live(request: Request) -> Verdict:
         return _said("live", passed=True, text=text)
     text = f"{incident.device} does not read as unhealthy any more"
     return _said("live", passed=False, text=text)
+
+
+def helper(request: Request) -> Verdict:
+    """Whether there is somebody on the node who can do it."""
+    if request.node.has_helper:
+        return _said("helper", passed=True, text="a root helper is installed")
+    return _said("helper", passed=False, text="no root helper is installed there")
 
 
 def drained(request: Request) -> Verdict:
@@ -150,6 +158,7 @@ REPAIRING: tuple[Rail, ...] = (
     rails.fleet,
     live,
     rails.hold,
+    helper,
     drained,
     hands,
     processes,

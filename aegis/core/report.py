@@ -83,6 +83,7 @@ def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         events_dropped=report.events_dropped,
         suppressed=report.suppressed,
         sources=report.sources,
+        has_helper=report.has_helper,
         order_results=report.order_results,
         validates=report.validates,
         validation_results=report.validation_results,

@@ -104,6 +104,7 @@ class NodeReport:
     launchers: tuple[LauncherState, ...] = ()
     events_dropped: int = 0  # by the spool, since the agent started
     suppressed: tuple[Suppressed, ...] = ()
+    has_helper: bool = False  # a root helper that can reset and reboot is installed
     order_results: tuple[OrderResult, ...] = ()  # of the orders that stood when it last heard
     validates: bool = False  # it can look closely at itself before it serves again
     validation_results: tuple[ValidationResult, ...] = ()
@@ -154,6 +155,7 @@ class Node:
     taken_at: tuple[float, ...] = ()  # when Aegis took it out, for budgets and cooldown
     taken_for: str = ""  # the incident for which, until its repair is over
     repairs: tuple[Repair, ...] = ()  # the newest 20; the last one may be under way
+    has_helper: bool = False  # a root helper that can reset and reboot is installed
     order_results: tuple[OrderResult, ...] = ()  # as its agent last said
     validates: bool = False  # its agent can look closely at it before it serves again
     validations: tuple[Validation, ...] = ()  # the newest 5; the last one may be under way

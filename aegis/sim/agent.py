@@ -132,6 +132,7 @@ class SimAgent:
             devices=self.hardware.devices(),
             conditions=() if down_at is None else (down,),
             launchers=tuple(self._known[job].state for job in sorted(self._known)),
+            has_helper=True,
             order_results=tuple(one for _, one in sorted(self.helper.results.items())),
         )
 

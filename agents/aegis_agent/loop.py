@@ -146,6 +146,7 @@ class Agent:
         told = replace(
             report.report,
             order_results=self._orders.results(),
+            has_helper=self._orders.has_helper(),
             validates=self._validations.able,
             validation_results=self._validations.results(),
         )

@@ -60,6 +60,10 @@ class Orders:
                 result = _from_json(json.loads(text))
                 self._results[result.id] = result
 
+    def has_helper(self) -> bool:
+        """Whether there is a socket to give orders to."""
+        return self.socket.is_socket()
+
     def results(self) -> tuple[OrderResult, ...]:
         """What is known of every order that stands, by id."""
         return tuple(self._results[name] for name in sorted(self._results))

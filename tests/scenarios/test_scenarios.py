@@ -20,7 +20,7 @@ people (`!!`), and every job, node and incident that is not as it was. Each comm
     leave N                               the node's launcher is gone
     reboot N                              the node starts anew, its launcher with it
     fault N DEVICE CLASS [count=1] [ago=0] [severity=error] [afid=N]
-    gpus N NAME=healthy|unhealthy … [holds=PID]   how its agent reads its GPUs
+    gpus N NAME=healthy|unhealthy … [holds=PID] [helper=no]   how its agent reads them
     result N STATE REASON                 its root helper has answered the order that stands
     validates N …                         their agents can look closely at them
     validated N STATE [STEP=STATE …] TEXT its agent has answered the order to validate
@@ -304,6 +304,7 @@ class Scenario:
 
     def do_gpus(self, plain, named):
         held = f"rdcd ({named.pop('holds')})" if "holds" in named else ""
+        helper = named.pop("helper", "yes") == "yes"
         devices = tuple(
             Device(
                 name=name,
@@ -314,7 +315,7 @@ class Scenario:
             )
             for name, health in named.items()
         )
-        self.reports[plain[0]] = replace(self.reports[plain[0]], devices=devices)
+        self.reports[plain[0]] = replace(self.reports[plain[0]], devices=devices, has_helper=helper)
         return self._say(plain)
 
     def do_result(self, plain, named):

@@ -411,6 +411,7 @@ export interface Node {
   readonly taken_at: readonly number[];
   readonly taken_for: string;
   readonly repairs: readonly Repair[];
+  readonly has_helper: boolean;
   readonly order_results: readonly OrderResult[];
   readonly validates: boolean;
   readonly validations: readonly Validation[];
