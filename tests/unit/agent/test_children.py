@@ -44,7 +44,7 @@ def stuck(told):
             os.waitpid(child.pid, 0)
 
 
-def tick_until(children, condition, seconds=10.0):
+def tick_until(children, condition, seconds=60.0):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not come"
@@ -77,6 +77,7 @@ def test_a_child_that_does_not_die_is_abandoned_and_gets_no_successor(stuck, tol
 
 def test_the_pause_grows_with_each_failure(stuck, told):
     """A GPU that hangs for ever costs a fork a minute in the end."""
+    stuck.deadline_seconds = 3600.0  # it dies of our signal, however slow this machine is
     child = stuck._children[0]
     pauses = []
     for _ in range(9):
