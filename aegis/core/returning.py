@@ -15,7 +15,7 @@ from dataclasses import replace
 from aegis.core import experience, lemons
 from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import close
-from aegis.core.nodes import enter
+from aegis.core.nodes import enter, holds_ranks
 from aegis.core.words import duration, listed
 from aegis.model.action import Notify
 from aegis.model.fault import Severity
@@ -103,10 +103,13 @@ def put_back(cluster: Cluster, name: str, depth: Depth | None, actor: str, reaso
         known = replace(node.validations[-1], state=ValidationState.ABORTED, text=text)
         _keep(cluster, node, replace(known, ended_at=cluster.now))
     wanted = asked(cluster, node) if depth is None else depth
-    if begin(cluster, name, wanted, actor, reason):
+    at_work = holds_ranks(cluster, cluster.nodes[name])
+    if not at_work and begin(cluster, name, wanted, actor, reason):
         return
     doubt = ""
-    if wanted is not Depth.NONE:
+    if at_work and wanted is not Depth.NONE:
+        doubt = "; not validated, since ranks are at work on it"
+    elif wanted is not Depth.NONE:
         doubt = "; not validated, since its agent watches no GPU that it could try"
     elif depth is Depth.NONE:
         doubt = "; not validated, as asked"

@@ -14,6 +14,7 @@ from aegis.sim.helper import SimHelper
 from aegis.sim.launcher import SimLauncher
 from aegis.sim.scene import Scene
 from aegis.sim.uplink import Spooled, Uplink
+from aegis.sim.validator import SimValidator
 from aegis.wire import Answer, SpooledFault
 
 GRACE_SECONDS = 2.0  # a launcher that is lost may only be reconnecting
@@ -86,6 +87,7 @@ class SimAgent:
     helper: SimHelper
     acknowledged: Callable[[Spool], None]  # promises look on
     uplink: Uplink = field(init=False)
+    validator: SimValidator = field(init=False)
     is_over: bool = False
     asked_at: float = 0.0  # when the newest report was put together, by the node's clock
     _known: dict[str, _Known] = field(default_factory=dict)  # by job
@@ -94,12 +96,23 @@ class SimAgent:
     def begin(self, uplink: Uplink) -> None:
         """The process has started; it waits for launchers that were there before."""
         self.uplink = uplink
+        self.validator = SimValidator(
+            scene=self.scene,
+            node=self.node,
+            boot_id=self.boot_id,
+            skew_seconds=self.skew_seconds,
+            changed=self._news,
+        )
         settles = self.scene.setting.temper.agents_settle
         self.scene.later(SETTLE_SECONDS if settles else 0.1, self._speak)
 
     def _speak(self) -> None:
         if not self.is_over:
             self.uplink.open()
+
+    def _news(self) -> None:
+        if not self.is_over:
+            self.uplink.urge()
 
     def die(self) -> None:
         """The process ends; launchers and spool do not."""
@@ -134,6 +147,8 @@ class SimAgent:
             launchers=tuple(self._known[job].state for job in sorted(self._known)),
             has_helper=True,
             order_results=tuple(one for _, one in sorted(self.helper.results.items())),
+            validates=self.validator.able,
+            validation_results=tuple(one for _, one in sorted(self.validator.results.items())),
         )
 
     def spooled(self) -> Spooled:
@@ -197,6 +212,12 @@ class SimAgent:
         if self.is_newest(answer):
             self.helper.take(
                 answer.orders, epoch=answer.epoch, sent_at=answer.sent_at, asked_at=self.asked_at
+            )
+            self.validator.take(
+                answer.validations,
+                epoch=answer.epoch,
+                sent_at=answer.sent_at,
+                asked_at=self.asked_at,
             )
         self._orders = {order.job: order for order in answer.assignments}
         for job, known in self._known.items():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import TypeAdapter
 
+from aegis.core import returning
 from aegis.core.cluster import Cluster
 from aegis.core.invariants import check
 from aegis.core.operate import refusal
@@ -245,6 +246,7 @@ class SimController:
             stored=self.cluster.origins.get(origin, 0),
             assignments=assignments(self.cluster, connection.node),
             orders=orders(self.cluster, connection.node),
+            validations=returning.orders(self.cluster, connection.node),
         )
 
         def deliver() -> None:
