@@ -17,6 +17,9 @@ def adopt(cluster: Cluster, job: Job) -> bool:
     if not alive:
         return False
     generation = max(launcher.generation for _, launcher in alive)
+    if taken := _of_others(cluster, job, [node.name for node, _ in alive]):
+        cluster.put_job(replace(job, reason=taken))
+        return True
     newest = [(node, one) for node, one in alive if one.generation == generation]
     if _is_whole(job, newest):
         _take_over(cluster, job, generation, newest)
@@ -28,13 +31,27 @@ def adopt(cluster: Cluster, job: Job) -> bool:
     return True
 
 
+def _of_others(cluster: Cluster, job: Job, nodes: list[str]) -> str:
+    """Why they cannot be taken over yet: another job was given one of their nodes meanwhile."""
+    for name in nodes:
+        other = cluster.job_on(name)
+        if other is not None and other.spec.name != job.spec.name:
+            return f"its ranks run on {name}, where job {other.spec.name} is"
+    return ""
+
+
 def _alive(cluster: Cluster, job: Job) -> list[tuple[Node, LauncherState]]:
     found = []
     for node in cluster.nodes.values():
         launcher = launcher_of(node, job.spec.name)
-        if launcher and launcher.generation > job.generation and any_alive(launcher):
+        if launcher and launcher.generation > job.generation and _may_live(launcher):
             found.append((node, launcher))
-    return sorted(found, key=lambda pair: min(rank.rank for rank in pair[1].ranks))
+    return sorted(found, key=lambda pair: min((rank.rank for rank in pair[1].ranks), default=0))
+
+
+def _may_live(launcher: LauncherState) -> bool:
+    """Whether it has ranks, or has not got rid of all of them yet."""
+    return any_alive(launcher) or launcher.phase is LauncherPhase.STOPPING
 
 
 def _is_whole(job: Job, found: list[tuple[Node, LauncherState]]) -> bool:

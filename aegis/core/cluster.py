@@ -113,6 +113,7 @@ class Cluster:
             if node.name not in held
             and node.state in (NodeState.READY, NodeState.PROBATION)
             and self.can_start(node, job)
+            and not _trains_another(node, job)
         ]
         return sorted(free, key=self._trust)
 
@@ -132,6 +133,11 @@ class Cluster:
             and at_rest(launcher)
             and self.contact_seconds(contact) < self.policy.silence_seconds / 2
         )
+
+
+def _trains_another(node: Node, job: Job) -> bool:
+    """Whether ranks of another job are alive there, by whoever has started them."""
+    return any(any_alive(one) for one in node.launchers if one.spec.name != job.spec.name)
 
 
 def holders(job: Job) -> tuple[str, ...]:

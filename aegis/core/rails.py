@@ -3,7 +3,7 @@
 All of them are asked each time, so that a decision shows every verdict and not only the first no.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import floor
 
@@ -23,6 +23,8 @@ from aegis.rules import Guard
 AEGIS = "aegis"  # as the holder of a node
 TRAINING = (JobState.STARTING, JobState.RUNNING)
 DOMAINS = ("rack", "switch")  # labels
+COMES_BACK_SECONDS = 60.0  # after one link of a switch, the others follow within this
+LOOK_BACK = 200  # incidents
 OUT = (NodeState.CORDONED, NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
 
 
@@ -179,7 +181,7 @@ def upstream(request: Request) -> Verdict:
     policy, mine = request.cluster.policy, request.incident
     others = {
         one.node
-        for one in request.cluster.unresolved()
+        for one in (*request.cluster.unresolved(), *_back_lately(request.cluster))
         if one.fault_class is FaultClass.NIC_LINK_DOWN
         and one.node != mine.node
         and abs(one.phases.opened_at - mine.phases.opened_at) <= policy.upstream_seconds
@@ -193,6 +195,14 @@ def upstream(request: Request) -> Verdict:
         "switch or somebody's maintenance is suspect, not this node"
     )
     return _said("upstream", passed=False, text=text)
+
+
+def _back_lately(cluster: Cluster) -> Iterator[Incident]:
+    """Incidents that were held and are over: the links of a switch come back one by one."""
+    for name in list(reversed(cluster.incidents))[:LOOK_BACK]:
+        one = cluster.incidents[name]
+        if one.decisions and one.closed_at and cluster.now - one.closed_at < COMES_BACK_SECONDS:
+            yield one
 
 
 def domain(request: Request) -> Verdict:

@@ -30,7 +30,7 @@ from aegis.model.event import (
 )
 from aegis.model.node import NodeReport, Sender
 from aegis.rules import RuleSet
-from aegis.rules.parse import parse, parse_text
+from aegis.rules.parse import parse_text
 from aegis.sim.network import Connection, Network
 from aegis.sim.scene import Scene
 from aegis.wire import Answer, Report, decode, encode
@@ -77,6 +77,7 @@ class SimController:
     furthest: dict[str, tuple[int, int]] = field(default_factory=dict)  # by launcher
     notices: list[Notify] = field(default_factory=list)
     stepped: list[Callable[[Event], None]] = field(default_factory=list)  # called after each event
+    forgotten: list[Callable[[], None]] = field(default_factory=list)  # called when the log is lost
     memory: Memory = field(default_factory=lambda: Memory(since=0.0))
 
     # Life and death
@@ -91,7 +92,7 @@ class SimController:
         self.scene.log(f"controller is up, epoch {self.epoch}, {len(self.log)} events in its log")
         self.step(ControllerStarted(at=self.scene.now, epoch=self.epoch, version="sim"))
         if not self.cluster.rules_digest:
-            rules = parse({"sim.yaml": self.scene.setting.rules_text})
+            rules = parse_text(self.scene.setting.rules_text)
             self.step(RulesLoaded(at=self.scene.now, digest=rules.digest, text=rules.text))
             policy = self.scene.setting.policy
             self.step(PolicyChanged(at=self.scene.now, policy=policy, actor="policy file"))
@@ -114,6 +115,16 @@ class SimController:
         for connection in self.memory.streams.values():
             connection.is_open = False
         self.scene.log("controller dies")
+
+    def lose_log(self) -> None:
+        """Its disk is gone: the next controller knows nothing, save that it is a later one."""
+        self.die()
+        self.log.clear()
+        self.snapshot = (0, b"")
+        self.cluster, self.rules = Cluster(), RuleSet()
+        for call in self.forgotten:
+            call()
+        self.scene.log("the event log is lost")
 
     def _revive(self) -> None:
         """Build the state from what is on disk; it must be the one that was in memory."""

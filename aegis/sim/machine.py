@@ -33,6 +33,7 @@ class Machine:
     name: str
     labels: tuple[tuple[str, str], ...]
     find: Callable[[JobPlan, Assignment], Generation]
+    fence: Callable[[str], int]  # of a job's checkpoint folder
     plans: Callable[[], tuple[JobPlan, ...]]  # that have a launcher here, while they are wanted
     skew_seconds: float = 0.0
     is_on: bool = False
@@ -207,6 +208,7 @@ class Machine:
             node=self.name,
             launcher=f"{plan.spec.name}@{self.name}#{self._starts}",
             skew_seconds=self.skew_seconds,
+            generation=self.fence(plan.spec.name),
             find=lambda order: self.find(plan, order),
             new_port=self._new_port,
             spawned=self.promises.spawned,

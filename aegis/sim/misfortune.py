@@ -158,6 +158,22 @@ def controller_dies(world: World) -> str:
     return f"for {seconds:.1f} s"
 
 
+def log_is_lost(world: World) -> str:
+    """The controller's disk is gone; another one begins with nothing."""
+    controller = world.controller
+    if not controller.is_up:
+        return ""
+    controller.lose_log()
+    seconds = world.scene.dice.uniform(1.0, 10.0)
+
+    def start() -> None:
+        if not controller.is_up:
+            controller.start()
+
+    world.scene.later(seconds, start)
+    return f"for {seconds:.1f} s"
+
+
 BLOWS: dict[Blow, Misfortune] = {
     Blow.RANK_DIES: blows.rank_dies,
     Blow.RANK_OOM: blows.rank_oom,
@@ -185,6 +201,7 @@ MISFORTUNES: dict[str, tuple[int, Misfortune]] = {
     "isolation": (2, isolation),
     "reset": (5, reset),
     "controller dies": (6, controller_dies),
+    "log is lost": (1, log_is_lost),
     "link falls": (7, blows.link_falls),
     "link flaps": (3, blows.link_flaps),
     "flap storm": (2, blows.flap_storm),

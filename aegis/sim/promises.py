@@ -12,7 +12,7 @@ from aegis.core.rails import AEGIS
 from aegis.core.report import PROGRESS_SECONDS
 from aegis.model.event import Event
 from aegis.model.fault import FaultClass
-from aegis.model.incident import Incident, IncidentState
+from aegis.model.incident import DecisionResult, Incident, IncidentState
 from aegis.model.job import Job, JobState, World
 from aegis.model.node import Health, Node, NodeState
 from aegis.model.order import Order
@@ -45,11 +45,23 @@ class Promises:
     _orders_of: dict[str, int] = field(default_factory=dict)  # the newest epoch, by node
     _begun: set[str] = field(default_factory=set)  # orders
     _told: dict[str, str] = field(default_factory=dict)  # evidence of a fault: its incident
+    _has_forgotten: bool = False
+    _ever_told: set[str] = field(default_factory=set)  # before the log was lost
 
     def begin(self) -> None:
         """Watch from now on."""
         self.takes = Takes(self.scene, self.controller)
         self.controller.stepped.append(self.after)
+        self.controller.forgotten.append(self.forget)
+
+    def forget(self) -> None:
+        """The controller has lost its log: what it believed is no measure any more."""
+        self.takes = Takes(self.scene, self.controller)
+        self._ever_told |= set(self._told)
+        self._has_forgotten = True
+        for known in (self._nodes, self._jobs, self._before, self._incidents, self._told):
+            known.clear()
+        self.restarts.clear()
 
     # Ranks
 
@@ -65,10 +77,10 @@ class Promises:
                     f"{older.launcher} trains in generation {older.generation} of {job} while "
                     f"{max(other.generation, generation)} does"
                 )
-        node = self.controller.cluster.nodes[launcher.node]
+        node = self.controller.cluster.nodes.get(launcher.node)
         given_up = (launcher.launcher, generation) in self._excused
-        assert node.state is not NodeState.QUARANTINED or given_up, (
-            f"ranks start on {node.name}, which is quarantined"
+        assert node is None or node.state is not NodeState.QUARANTINED or given_up, (
+            f"ranks start on {launcher.node}, which is quarantined"
         )
         self._check_world(launcher)
 
@@ -83,10 +95,17 @@ class Promises:
             f"generation {job} was told in two ways"
         )
         store = (world.members[0].launcher, world.master_port)
-        assert self._stores.setdefault(store, job) == job, f"store {store} was used before"
+        first = self._stores.setdefault(store, job)
+        assert first == job or self._has_forgotten, f"store {store} was used before"
 
     def _is_excused(self, one: Alive) -> bool:
-        return (one.launcher, one.generation) in self._excused
+        return (one.launcher, one.generation) in self._excused or self._is_forgotten(one)
+
+    def _is_forgotten(self, one: Alive) -> bool:
+        """Whoever lost the log cannot wait for a launcher that it has not heard since."""
+        node = self.controller.cluster.nodes.get(one.node)
+        known = node is not None and any(it.launcher == one.launcher for it in node.launchers)
+        return self._has_forgotten and not known
 
     def _alive(self, job: str) -> list[Alive]:
         return [one for one in self.scene.truth.ranks.values() if one.job == job]
@@ -101,7 +120,8 @@ class Promises:
 
     def is_told(self, origin: str, number: int) -> bool:
         """Whether the fault has got into an incident."""
-        return f"{origin} {number}" in self._told
+        text = f"{origin} {number}"
+        return text in self._told or text in self._ever_told
 
     # Events
 
@@ -254,6 +274,8 @@ class Promises:
     def begun(self, order: Order, boot_id: str) -> None:
         """An order is carried out: in time, on this boot, by the newest controller, once."""
         name, alive = order.node, self.scene.truth.ranks.values()
+        if self._has_forgotten:  # and with it what it has ordered
+            return
         given = [one.order for one in self.controller.cluster.nodes[name].repairs]
         told = next((one for one in given if one.id == order.id), None)
         assert told is not None, f"nobody gave order {order.id}"
@@ -272,7 +294,9 @@ class Promises:
     def _check_take(self, cluster: Cluster, node: Node, before: Node | None) -> None:
         incident = cluster.incidents[node.reason.split(":")[0]]
         self._check_spares(cluster, node.name)
-        self.takes.take(node, before, incident, incident.decisions[-1])
+        acted = [one for one in incident.decisions if one.result is DecisionResult.ACTED]
+        assert acted, f"{node.name} was taken undecided"
+        self.takes.take(node, before, incident, acted[-1])
         self._check_cause(node, incident)
 
     def _check_spares(self, cluster: Cluster, name: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from aegis.model.job import JobSpec
 from aegis.model.policy import Mode, Policy, Unanswered
+from aegis.rules.parse import parse
 from aegis.sim.mix import MIXES
 from aegis.sim.rules import LADDERS, RULES, SAVING_LADDERS
 
@@ -70,7 +71,7 @@ class Setting:
     policy: Policy
     weather: Weather
     temper: Temper
-    rules_text: str
+    rules_text: str  # as an event carries it
     mix: str  # of faults: a name in `mix.MIXES`
 
 
@@ -90,7 +91,8 @@ def draw(dice: random.Random) -> Setting:
         mix=dice.choice(list(MIXES)),
     )
     text = setting.rules_text.replace("LADDER", dice.choice(LADDERS))
-    setting = replace(setting, rules_text=text.replace("SAVES", dice.choice(SAVING_LADDERS)))
+    text = text.replace("SAVES", dice.choice(SAVING_LADDERS))
+    setting = replace(setting, rules_text=parse({"sim.yaml": text}).text)
     return setting if count <= MEDIUM else _slowed(setting, count)
 
 

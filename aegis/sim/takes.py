@@ -108,7 +108,6 @@ class Takes:
     def take(self, node: Node, before: Node | None, incident: Incident, decision: Decision) -> None:
         """Aegis takes the node: every limit must let it."""
         name, now, policy = node.name, self.scene.now, self._policy
-        assert decision.result is DecisionResult.ACTED, f"{name} was taken undecided"
         assert decision.rule, f"{name} was taken without a rule"
         assert decision.remedy in DRAINS, f"{name} was taken by a rule that does not drain"
         assert decision.verdicts, f"{name} was taken and no rail was asked"

@@ -12,7 +12,7 @@ from aegis.sim.mix import MIXES, Ailment, Blow
 from aegis.sim.network import Network
 from aegis.sim.promises import Promises
 from aegis.sim.scene import Scene
-from aegis.sim.setting import JobPlan, draw
+from aegis.sim.setting import JobPlan, Setting, draw
 from aegis.sim.training import Folder, Generation
 
 
@@ -74,10 +74,10 @@ class World:
             )
 
 
-def build(seed: int) -> World:
-    """The fleet of this seed, before its first moment."""
+def build(seed: int, setting: Setting | None = None) -> World:
+    """The fleet of this seed, or of this very setting, before its first moment."""
     dice = random.Random(seed)
-    setting = draw(dice)
+    setting = setting or draw(dice)
     scene = Scene(setting, dice, setting.weather)
     network = Network(scene)
     controller = SimController(scene, network)
@@ -92,6 +92,7 @@ def build(seed: int) -> World:
             name=name,
             labels=setting.labels[name],
             find=world.find,
+            fence=lambda job: world.folders[job].fence,
             plans=lambda name=name: world.plans_on(name),  # type: ignore[misc]
             skew_seconds=dice.uniform(-1.0, 1.0) * setting.temper.skew_seconds,
         )

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from aegis.core import rails
-from aegis.core.incidents import begin, cause
+from aegis.core.decide import decide
+from aegis.core.incidents import begin, cause, close
 from aegis.core.rails import AEGIS, Request
 from aegis.model.fault import Condition, FaultClass
 from aegis.model.incident import IncidentState, Remedy
@@ -287,6 +288,26 @@ def test_links_that_fall_one_after_the_other_are_their_own(watched) -> None:
     assert not rails.upstream(about(watched, third)).passed
     early = replace(third, phases=replace(third.phases, opened_at=third.phases.opened_at + 1.0))
     assert rails.upstream(about(watched, early)).passed
+
+
+def test_the_last_link_of_a_switch_is_given_its_time(watched) -> None:
+    """Ports come back one by one: a minute after the others it is its own fault."""
+    first, second, third = links_down(watched, "n1", "n2", "n3")
+    for one in (first, second):
+        held = decide(watched.cluster, watched.rules, one)
+        close(watched.cluster, replace(one, decisions=(held,)), "over")
+    watched.cluster.now = watched.at + 59.0
+    assert not rails.upstream(about(watched, third)).passed
+    watched.cluster.now = watched.at + 60.0
+    assert rails.upstream(about(watched, third)).passed
+
+
+def test_links_that_only_flapped_excuse_no_other(watched) -> None:
+    """They came back before anything was decided."""
+    first, second, third = links_down(watched, "n1", "n2", "n3")
+    for one in (first, second):
+        close(watched.cluster, one, "cleared")
+    assert rails.upstream(about(watched, third)).passed
 
 
 def test_at_most_three_others_are_named(watched) -> None:
