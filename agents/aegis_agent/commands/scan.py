@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aegis.model.catalogue import CATALOGUE
-from aegis.model.node import Device
+from aegis.model.node import Device, Health
 from aegis.wire import Report, to_jsonable
 from aegis_agent import settings as reading
 from aegis_agent.loop import look_once
@@ -151,7 +151,7 @@ def _as_text(report: Report, verdict: Verdict, seconds: float) -> Iterable[str]:
             (
                 device.name,
                 device.kind + ("" if device.used else " (unused)"),
-                device.health,
+                _health(device, counted),
                 _counters(device) or "-",
                 device.detail or device.identity or "-",
             )
@@ -169,6 +169,13 @@ def _as_text(report: Report, verdict: Verdict, seconds: float) -> Iterable[str]:
     for name, text in node.sources:
         yield f"  {name}: {text}"
     yield f"\nin {seconds:.1f} s"
+
+
+def _health(device: Device, counted: Iterable[Finding]) -> str:
+    """As it reads now; one that reads well beside a finding is not called healthy for it."""
+    if device.health is Health.HEALTHY and any(one.device == device.name for one in counted):
+        return "see above"
+    return device.health.value
 
 
 def _counters(device: Device) -> str:

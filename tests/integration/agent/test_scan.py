@@ -84,6 +84,8 @@ def test_findings_have_class_severity_since_and_evidence(scan, gpus, tree, log) 
     code, text, _ = scan()
     assert code == 1
     assert "gpu.ecc.uncorrectable: The GPU read data that it knows to be wrong" in text
+    rows = [line.split() for line in text.splitlines() if line.startswith(("gpu0 ", "gpu1 "))]
+    assert [row[2] for row in rows] == ["healthy", "see"]  # what was found of gpu1 stands above
 
 
 def test_a_gpu_that_hangs_is_not_known_and_keeps_nobody_waiting(scan, gpus) -> None:

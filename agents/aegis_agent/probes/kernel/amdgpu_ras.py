@@ -60,7 +60,7 @@ PATTERNS = (
             "amdgpu 0000:c1:00.0: amdgpu: {22}poison is consumed by client 27, kick off gpu reset flow",
             "kfd_int_process_v9.c"),
     Pattern(F.GPU_ECC_POISON_CONSUMED, FATAL, "poison consumption",
-            r"(?:" + _COUNT + r"|reset for (?P<block>\w+) ras |(?P<block__2>\w+) ras )?poison consumption,? (?:is |was )?(?:detected|issued|occur\w+|reported|unmap|fall|on|in)\b"
+            r"(?:" + _COUNT + r"|reset for (?P<block>\w+) ras |(?P<block__2>\w+) ras )?poison consumption,? (?:by \w+ )?(?:is |was )?(?:detected|issued|occur\w+|reported|unmap|fall|on|in)\b"
             r"(?:.* in (?P<block__3>\w+) block)?(?:.*client id (?P<client>\d+))?",
             "amdgpu 0000:c1:00.0: amdgpu: {22} GPU reset for gfx RAS poison consumption is issued!",
             "amdgpu_umc.c, ras_process.c"),
@@ -96,6 +96,8 @@ PATTERNS = (
     Pattern(F.GPU_MEMORY_BAD_PAGE_THRESHOLD, FATAL, "threshold", r"^(?!.*\bnot\b).*(?:bad|retired) pages?\b.*\b(?:reach\w*|exceed\w*|over|above)\b.*threshold"
             r"|threshold\b.*\b(?:reached|exceeded)\b.*\bbad pages?|bad page\w* threshold (?:is |was )?(?:reached|exceeded)",
             "amdgpu 0000:c1:00.0: amdgpu: the number of retired pages has exceeded its threshold", "amdgpu_ras.c"),
+    Pattern(F.GPU_MEMORY_BAD_PAGE_THRESHOLD, FATAL, "limit", r"(?:bad|retired) pages? ?\(?(?P<pages>\d+)\)? (?:exceed|reach)\w*\b.*\blimit\b",
+            "amdgpu 0000:c1:00.0: amdgpu: Bad pages (260) exceed the configured limit", "amdgpu_ras.c"),
     Pattern(F.GPU_MEMORY_BAD_PAGE_THRESHOLD, FATAL, "gpu", r"\b(?:gpu|device) is (?:in |marked (?:as )?|under )?(?:a )?(?:bad status|rma\b)",
             "amdgpu 0000:c1:00.0: amdgpu: This GPU is in BAD status.Please retire it or set a larger threshold value when reloading driver.",
             "amdgpu_ras_eeprom.c"),

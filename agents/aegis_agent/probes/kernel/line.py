@@ -27,6 +27,7 @@ _ESCAPED = re.compile(r"(?:\\x[0-9a-fA-F]{2})+")
 _DEVICE = re.compile(r"^ DEVICE=\+pci:(\S+)", re.MULTILINE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _BRACKET = re.compile(r"\[([^\[\]]{1,48})\](?: ?\[ *[TC]\d+\])? ?")
+_CALLER = re.compile(r" *[TC]\d+", re.ASCII)
 _UPTIME = re.compile(r" *(\d{1,12}\.\d{1,9})(?: *< *[\d.]+ *>)? *", re.ASCII)
 _UNUSED_STAMP = re.compile(
     rf"(?:(?:{_DAYS}) )?(?:{_MONTHS}) +\d+ \d\d:\d\d(?::\d\d(?: \d{{4}})?)?"  # -T, -e
@@ -67,7 +68,7 @@ def parse_line(raw: str) -> Line:
     kmsg = _KMSG.match(raw)
     if kmsg is not None:
         return _kmsg(raw, kmsg)
-    raw = raw.rstrip("\r\n")
+    raw = raw.strip("\r\n\0")  # a crash leaves zeros in a file, before what is written after it
     if "\x1b" in raw:
         raw = _COLOUR.sub("", raw)
     if raw.startswith("{") and raw.endswith("}"):
@@ -143,7 +144,7 @@ def _after_bracket(raw: str, priority: int | None) -> Line:
         if host is not None and host[1] == KERNEL:  # journalctl -o short-monotonic
             rest = rest[host.end() :]
         return Line(text=rest, uptime=float(found[1]), priority=priority)
-    if _UNUSED_STAMP.fullmatch(bracket[1]):
+    if _UNUSED_STAMP.fullmatch(bracket[1]) or _CALLER.fullmatch(bracket[1]):  # dmesg -t: a caller
         return Line(text=rest, priority=priority)
     return Line(text=raw, priority=priority)
 

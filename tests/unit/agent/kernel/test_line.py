@@ -57,6 +57,8 @@ AT = 1741089601.0  # 2025-03-04T12:00:01Z
         # bare
         (TEXT, {}),
         (TEXT + "\r\n", {}),
+        (f"\0\0\0Mar  4 12:00:01 n1 kernel: {TEXT}", {}),  # after a crash
+        (f"[  T123] {TEXT}", {}),
         (f"<3>{TEXT}", {"priority": 3}),
     ],
 )
