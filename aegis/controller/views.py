@@ -17,7 +17,7 @@ from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Decision, Feedback, Incident, Remedy
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
-from aegis.model.policy import Mode, Policy
+from aegis.model.policy import Mode, Policy, RuleMode
 from aegis.model.validation import Depth
 from aegis.rules import Rule
 from aegis.rules.explain import Explained
@@ -105,7 +105,9 @@ class RulesView:
     digest: str
     rules: tuple[Rule, ...]
     reload_error: str  # why the last reload was refused; empty: it was not
-    modes: dict[str, dict[str, Mode]]  # by rule and group, "" for everywhere: as people set them
+    modes: dict[
+        str, dict[str, RuleMode]
+    ]  # by rule and group, "" for everywhere: as people set them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

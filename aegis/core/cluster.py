@@ -12,7 +12,7 @@ from aegis.model.incident import Incident, IncidentState
 from aegis.model.job import Job, JobState, LauncherPhase, LauncherState, RankPhase
 from aegis.model.memory import Memory
 from aegis.model.node import Contact, Node, NodeState
-from aegis.model.policy import Mode, Policy
+from aegis.model.policy import Policy, RuleMode
 from aegis.model.window import Window
 
 CLOSED_KEPT = 1000  # incidents; older ones live in the event log only
@@ -49,7 +49,7 @@ class Cluster:
     silent_since: float | None = None  # much of the fleet fell silent at once: decide nothing
     paused: Pause | None = None
     memories: dict[str, Memory] = field(default_factory=dict)  # by node
-    rule_modes: dict[str, dict[str, Mode]] = field(default_factory=dict)  # by rule and group
+    rule_modes: dict[str, dict[str, RuleMode]] = field(default_factory=dict)  # by rule and group
     windows: dict[str, Window] = field(default_factory=dict)
     next_window: int = 1
     experience: Experience = field(default_factory=Experience)

@@ -9,7 +9,7 @@ from aegis.core.cluster import Cluster
 from aegis.model.event import RuleModeSet
 from aegis.model.incident import Remedy
 from aegis.model.node import Node
-from aegis.model.policy import Mode
+from aegis.model.policy import Mode, RuleMode
 from aegis.rules import Rule
 
 MODES = list(Mode)  # from least to most
@@ -23,7 +23,8 @@ def granted(cluster: Cluster, rule: Rule, remedy: Remedy, node: Node | None) -> 
     mode = policy.job_mode if remedy is Remedy.RESTART else policy.mode
     own = cluster.rule_modes.get(rule.id, {})
     group = dict(node.labels).get(GROUP, EVERYWHERE) if node else EVERYWHERE
-    mode = own.get(group, own.get(EVERYWHERE, mode))
+    said = own.get(group, own.get(EVERYWHERE))
+    mode = said.mode if said else mode
     return min(mode, rule.mode, policy.mode_max, key=MODES.index)
 
 
@@ -32,7 +33,9 @@ def apply(cluster: Cluster, event: RuleModeSet) -> None:
     own = dict(cluster.rule_modes.get(event.rule, {}))
     own.pop(event.group, None)
     if event.mode is not None:
-        own[event.group] = event.mode
+        own[event.group] = RuleMode(
+            mode=event.mode, at=cluster.now, actor=event.actor, reason=event.reason
+        )
     cluster.rule_modes.pop(event.rule, None)
     if own:
         cluster.rule_modes[event.rule] = own

@@ -15,6 +15,16 @@ class Mode(StrEnum):
     ENFORCE = "enforce"  # act
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleMode:
+    """How far a person said that one rule may go."""
+
+    mode: Mode
+    at: float
+    actor: str
+    reason: str
+
+
 class Unanswered(StrEnum):
     """What becomes of a question that nobody has answered in time."""
 

@@ -1,7 +1,7 @@
 """`aegis rules show`, `explain` and `mode`."""
 
 import argparse
-from typing import Any
+from typing import Any, TypeAlias
 
 from aegis.cli import show
 from aegis.cli.client import Client, CommandError, Exit, part
@@ -10,6 +10,7 @@ from aegis.cli.rules.forms import FaultForm, read
 from aegis.rules.explain import explain
 from aegis.rules.match import span
 
+Modes: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by rule and group
 _MARKS = {True: "✓", False: "✗", None: "?"}
 
 
@@ -56,9 +57,7 @@ def _offline(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"digest": rules.digest, "rules": read_, "modes": {}, "reload_error": ""}
 
 
-def _one(
-    arguments: argparse.Namespace, rules: list[dict[str, Any]], modes: dict[str, dict[str, str]]
-) -> int:
+def _one(arguments: argparse.Namespace, rules: list[dict[str, Any]], modes: Modes) -> int:
     rule = next((one for one in rules if one["id"] == arguments.rule), None)
     if rule is None:
         raise CommandError(
@@ -76,7 +75,7 @@ def _one(
     return Exit.OK
 
 
-def _told(rule: dict[str, Any], modes: dict[str, dict[str, str]]) -> list[tuple[str, object]]:
+def _told(rule: dict[str, Any], modes: Modes) -> list[tuple[str, object]]:
     guard = {key: value for key, value in rule["guard"].items() if value}
     return [
         ("stands at", f"{rule['file']}:{rule['line']}, layer {rule['layer']}"),
@@ -90,6 +89,10 @@ def _told(rule: dict[str, Any], modes: dict[str, dict[str, str]]) -> list[tuple[
         ("verify", "" if rule["verify"] == "policy" else rule["verify"]),
         ("tells", "" if rule["notify"] == "severity" else rule["notify"]),
         ("at most", _modes(rule, modes)),
+        *(
+            ("set by", f"{said['actor']}, {show.ago(said['at'])} ago: {said['reason']}")
+            for said in modes.get(rule["id"], {}).values()
+        ),
         ("runbook", rule["runbook"]),
         *(("source", text) for text in rule["references"]),
     ]
@@ -134,9 +137,9 @@ def _rungs(rule: dict[str, Any]) -> list[str]:
     ]
 
 
-def _modes(rule: dict[str, Any], modes: dict[str, dict[str, str]]) -> str:
+def _modes(rule: dict[str, Any], modes: Modes) -> str:
     own = modes.get(rule["id"], {})
-    told = [f"{mode} on {group}" if group else mode for group, mode in own.items()]
+    told = [f"{said['mode']} on {group}" if group else said["mode"] for group, said in own.items()]
     return str(rule["mode"]) + (f"; set to {', '.join(told)}" if told else "")
 
 

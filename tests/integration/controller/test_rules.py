@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from dataclasses import replace
 
@@ -107,6 +108,8 @@ def test_one_rule_is_promoted_on_one_group(make, agent, tmp_path):
         "enforce; set to enforce on canary"
         in program.cli("rules", "show", "gpu.ecc.uncorrectable").stdout
     )
+    shown = program.cli("rules", "show", "gpu.ecc.uncorrectable").stdout
+    assert re.search(r"set by +admin, \d+ s ago: try", shown)
     program.cli(
         "rules", "mode", "gpu.ecc.uncorrectable", "policy", "--group", "canary", "--reason", "done"
     )
