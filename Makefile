@@ -60,7 +60,8 @@ rewrite: setup  ## write what the core does now into the scenario files; review 
 	$(BIN)/python -m pytest -q tests/scenarios --rewrite
 	git diff --stat tests/scenarios
 
-bench: setup  ## what the agent costs and how fast it tells, as JSON (4 minutes; bench/agent.py --help)
+bench: setup  ## how fast the core is, what the agent costs and how fast it tells, as JSON (8 minutes)
+	$(BIN)/python bench/core.py
 	$(BIN)/python bench/agent.py
 
 docs: setup  ## the pages made from the catalogue of faults

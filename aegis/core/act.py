@@ -8,16 +8,15 @@ OPEN -> CLOSED          counted, told, cleared, or too old to act on
 RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 """
 
-from dataclasses import replace
-
 from aegis.core import experience, memory, recover, repair
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
 from aegis.core.incidents import announced, cause, close, note, notice, save
+from aegis.core.index import AEGIS
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.nodes import ease, suspect, take_out
-from aegis.core.rails import AEGIS, TRAINING, event_ttl
+from aegis.core.rails import TRAINING, event_ttl
 from aegis.core.recovery import recovering
 from aegis.core.repair import REPAIRS
 from aegis.core.story import held_back
@@ -33,6 +32,7 @@ from aegis.model.incident import (
 )
 from aegis.model.job import Job, StopKind
 from aegis.model.node import NodeState
+from aegis.model.record import replace
 from aegis.rules import Rule, RuleSet
 
 SAME_OUTAGE_SECONDS = 60.0
@@ -181,7 +181,8 @@ def _decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
         decisions=(*incident.decisions, decision),
         phases=replace(incident.phases, decided_at=cluster.now),
     )
-    incident = save(cluster, replace(incident, follows=_leader(cluster, incident)))
+    if (leader := _leader(cluster, incident)) != incident.follows:
+        incident = save(cluster, replace(incident, follows=leader))
     _carry_out(cluster, incident, decision)
     if announced(incident) and not was_announced:
         # Ahead of what acting has given to say: one that is closed at once was opened before.

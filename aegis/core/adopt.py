@@ -42,7 +42,7 @@ def _of_others(cluster: Cluster, job: Job, nodes: list[str]) -> str:
 
 def _alive(cluster: Cluster, job: Job) -> list[tuple[Node, LauncherState]]:
     found = []
-    for node in cluster.nodes.values():
+    for node in cluster.launched(job.spec.name):
         launcher = launcher_of(node, job.spec.name)
         if launcher and launcher.generation > job.generation and _may_live(launcher):
             found.append((node, launcher))

@@ -1,23 +1,36 @@
 """What the controller believes about the fleet. `step` is the only writer.
 
 Nodes, jobs and incidents are frozen and replaced, so whoever reads one may keep it. Each change
-goes through a `put_…`, which notes it in `touched` for those who must tell others.
+goes through a `put_…`, which notes it in `touched` for those who must tell others and keeps the
+`index`, by which things are found without walking the whole fleet.
 """
 
 from dataclasses import dataclass, field
 
+from aegis.core.index import HOLDING, Index, holders, standing
 from aegis.model.action import Notify
 from aegis.model.experience import Experience
 from aegis.model.incident import Incident, IncidentState
-from aegis.model.job import Job, JobState, LauncherPhase, LauncherState, RankPhase
+from aegis.model.job import Job, JobState, LauncherPhase, LauncherState, Member, RankPhase
 from aegis.model.memory import Memory
 from aegis.model.node import Contact, Node, NodeState
 from aegis.model.policy import Policy, RuleMode
 from aegis.model.window import Window
 
-CLOSED_KEPT = 1000  # incidents; older ones live in the event log only
+__all__ = [  # what is defined here, and what `index` shares
+    "ENDED",
+    "HOLDING",
+    "Cluster",
+    "Pause",
+    "any_alive",
+    "at_rest",
+    "contact_of",
+    "holders",
+    "launcher_of",
+    "standing",
+]
 
-HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)  # ranks may be alive
+CLOSED_KEPT = 1000  # incidents; older ones live in the event log only
 ENDED = (JobState.DONE, JobState.FAILED)
 
 
@@ -30,8 +43,20 @@ class Pause:
     reason: str
 
 
+class _Indexed:
+    """What is not state: no field, so that no snapshot holds it and no comparison asks for it."""
+
+    __slots__ = ("index", "ordered")
+    index: Index
+    ordered: set[str]  # jobs whose orders have changed in this step
+
+    def begin(self, index: Index) -> None:
+        """Everything is indexed, and nothing ordered yet."""
+        self.index, self.ordered = index, set()
+
+
 @dataclass(slots=True, kw_only=True)
-class Cluster:
+class Cluster(_Indexed):
     """The fleet, its jobs and its incidents, after the last event."""
 
     policy: Policy = field(default_factory=Policy)
@@ -58,23 +83,37 @@ class Cluster:
     touched: set[tuple[str, str]] = field(default_factory=set)  # ("node" | "job" | "incident", id)
     notices: list[Notify] = field(default_factory=list)  # of this step; `step` hands them out
 
+    def __post_init__(self) -> None:
+        """Index what a snapshot has brought."""
+        self.begin(Index.of(self.nodes, self.jobs, self.incidents))
+
     def put_node(self, node: Node) -> None:
         """Replace or add a node."""
-        if self.nodes.get(node.name) != node:
+        before = self.nodes.get(node.name)
+        if before != node:
             self.nodes[node.name] = node
+            self.index.put_node(before, node)
             self.touched.add(("node", node.name))
 
     def put_job(self, job: Job) -> None:
         """Replace or add a job."""
-        if self.jobs.get(job.spec.name) != job:
-            self.jobs[job.spec.name] = job
-            self.touched.add(("job", job.spec.name))
+        name = job.spec.name
+        before = self.jobs.get(name)
+        if before == job:
+            return
+        self.jobs[name] = job
+        self.index.put_job(before, job)
+        self.touched.add(("job", name))
+        if job.sequence != (before.sequence if before else 0):
+            self.ordered.add(name)
 
     def put_incident(self, incident: Incident) -> None:
         """Replace or add an incident; the oldest closed ones beyond what is kept are forgotten."""
-        if self.incidents.get(incident.id) == incident:
+        before = self.incidents.get(incident.id)
+        if before == incident:
             return
         self.incidents[incident.id] = incident
+        self.index.put_incident(before, incident)
         self.touched.add(("incident", incident.id))
         if incident.state is not IncidentState.CLOSED:
             self.open_incidents.add(incident.id)
@@ -82,19 +121,60 @@ class Cluster:
         self.open_incidents.discard(incident.id)
         if len(self.incidents) - len(self.open_incidents) > CLOSED_KEPT:
             oldest = next(name for name in self.incidents if name not in self.open_incidents)
-            del self.incidents[oldest]
+            self.index.put_incident(self.incidents.pop(oldest), None)
 
     def unresolved(self) -> list[Incident]:
         """The incidents that are not closed, oldest first."""
-        return [self.incidents[name] for name in sorted(self.open_incidents)]
+        return [self.incidents[name] for name in self.index.opened]
 
     def unresolved_on(self, node: str) -> list[Incident]:
         """Those of one node."""
-        return [incident for incident in self.unresolved() if incident.node == node]
+        return [self.incidents[name] for name in self.index.opened_on.get(node, ())]
+
+    def unresolved_of(self, job: str) -> list[Incident]:
+        """Those of one job."""
+        return [self.incidents[name] for name in self.index.opened_of.get(job, ())]
+
+    def newest_on(self, node: str, count: int) -> list[Incident]:
+        """Those of the node among the newest so many incidents of all, newest first."""
+        oldest = f"inc-{max(0, self.next_incident - count):06d}"
+        names = self.index.about.get(node, ())
+        return [self.incidents[name] for name in reversed(names) if name >= oldest]
 
     def job_on(self, node: str) -> Job | None:
         """The job whose ranks may be alive on the node."""
-        return next((job for job in self.jobs.values() if node in holders(job)), None)
+        held = self.index.held.get(node)
+        return self.jobs[next(iter(held))] if held else None
+
+    def launched(self, job: str) -> list[Node]:
+        """The nodes that have a launcher of the job, as they came."""
+        names = self.index.launched.get(job, ())
+        return [self.nodes[name] for name in self.index.in_order(names)]
+
+    def member(self, job: str, node: str) -> Member | None:
+        """The node's place among those on which ranks of the job may be alive."""
+        return self.index.held.get(node, {}).get(job)
+
+    def taken_since(self, at: float) -> list[Node]:
+        """The nodes that Aegis has taken after that moment, the last one first."""
+        found: list[Node] = []
+        for name in reversed(self.index.taken):
+            node = self.nodes[name]
+            if node.taken_at[-1] <= at:
+                break
+            found.append(node)
+        return found
+
+    def silent_for(self, seconds: float) -> list[Node]:
+        """The nodes of which nothing was heard for so long, as far as this controller can tell."""
+        found: list[Node] = []
+        if self.now - self.hears_since >= seconds:
+            for name in self.index.heard:
+                node = self.nodes[name]
+                if self.silent_seconds(node) < seconds:
+                    break
+                found.append(node)
+        return found
 
     def silent_seconds(self, node: Node) -> float:
         """How long neither agent nor launcher has spoken, as far as this controller can tell."""
@@ -106,11 +186,10 @@ class Cluster:
 
     def spares(self, job: Job) -> list[Node]:
         """Nodes that could take ranks of the job and hold none, the most trusted first."""
-        held = {name for other in self.jobs.values() for name in holders(other)}
         free = [
             node
-            for node in self.nodes.values()
-            if node.name not in held
+            for node in self.launched(job.spec.name)
+            if node.name not in self.index.held
             and node.state in (NodeState.READY, NodeState.PROBATION)
             and self.can_start(node, job)
             and not _trains_another(node, job)
@@ -140,13 +219,6 @@ def _trains_another(node: Node, job: Job) -> bool:
     return any(any_alive(one) for one in node.launchers if one.spec.name != job.spec.name)
 
 
-def holders(job: Job) -> tuple[str, ...]:
-    """The nodes on which ranks of the job may be alive, in rank order."""
-    if job.state not in HOLDING:
-        return ()
-    return tuple(member.node for member in job.members)
-
-
 def launcher_of(node: Node, job: str) -> LauncherState | None:
     """The node's launcher of the job, as last heard."""
     return next((one for one in node.launchers if one.spec.name == job), None)
@@ -155,11 +227,6 @@ def launcher_of(node: Node, job: str) -> LauncherState | None:
 def contact_of(node: Node, job: str) -> Contact | None:
     """How that launcher was last heard."""
     return next((one for one in node.contacts if one.job == job), None)
-
-
-def standing(node: Node) -> NodeState:
-    """Where the node is, or will be once it is heard again."""
-    return node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
 
 
 def any_alive(launcher: LauncherState) -> bool:

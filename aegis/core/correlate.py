@@ -4,8 +4,6 @@ A fault is folded into an incident that is about the same thing, and opens one o
 none is. What is known already is never decided twice.
 """
 
-from dataclasses import replace
-
 from aegis.core import experience, memory, progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
@@ -17,6 +15,7 @@ from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import EntryKind, Incident, IncidentState, Remedy
 from aegis.model.job import JobState
 from aegis.model.node import Node, NodeState
+from aegis.model.record import replace
 from aegis.rules import RuleSet
 
 ECHO_SECONDS = 60.0  # a link that is up again explains an incident that closed so shortly before
@@ -91,7 +90,7 @@ def _go_on_if_more(cluster: Cluster, rules: RuleSet, incident: Incident) -> None
 
 def _home(cluster: Cluster, fault: Fault) -> Incident | None:
     """The incident that the fault is a signal of."""
-    same = [one for one in cluster.unresolved() if _is_same(cluster, one, fault)]
+    same = [one for one in cluster.unresolved_on(fault.node) if _is_same(cluster, one, fault)]
     if same:
         return same[-1]
     if fault.job:
@@ -184,8 +183,7 @@ def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
 
     A fault with the count 0 did not come again: more is known of the one that was told before.
     """
-    for name in list(reversed(cluster.incidents))[:LOOK_BACK]:
-        incident = cluster.incidents[name]
+    for incident in cluster.newest_on(fault.node, LOOK_BACK):
         if incident.closed_at is None or not _is_same(cluster, incident, fault):
             continue
         if fault.fault_class is FaultClass.NIC_LINK_UP:

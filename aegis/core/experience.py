@@ -1,14 +1,14 @@
 """Learning from what was done: counted as it happens, used in words beside each decision."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from aegis.core.cluster import Cluster, standing
+from aegis.core.cluster import Cluster
 from aegis.core.words import counted
 from aegis.model.experience import Experience, Tried
 from aegis.model.fault import FaultClass
 from aegis.model.incident import Decision, DecisionResult, Incident, Remedy
 from aegis.model.node import Node, NodeState
+from aegis.model.record import replace
 
 RELAPSE_SECONDS = 86400.0
 GAP_SECONDS_MAX = 60.0  # a controller that was away has counted nothing meanwhile
@@ -21,7 +21,7 @@ def pass_time(cluster: Cluster) -> None:
     """Count the time for which nodes could have failed."""
     known = cluster.experience
     gap = cluster.now - known.counted_at if known.counted_at else 0.0
-    serving = sum(standing(node) in _SERVING for node in cluster.nodes.values())
+    serving = len(cluster.nodes) - len(cluster.index.resting)
     grown = serving * gap if gap <= GAP_SECONDS_MAX else 0.0
     cluster.experience = replace(
         known, node_seconds=known.node_seconds + grown, counted_at=cluster.now
@@ -76,8 +76,7 @@ def repaired(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
 
 def relapsed(cluster: Cluster, incident: Incident) -> None:
     """The same device shows the same again: what was done a short while ago has not helped."""
-    for name in list(reversed(cluster.incidents))[:LOOK_BACK]:
-        before = cluster.incidents[name]
+    for before in cluster.newest_on(incident.node or "", LOOK_BACK):
         if before.id == incident.id or before.closed_at is None:
             continue
         if cluster.now - before.closed_at > RELAPSE_SECONDS:

@@ -1,6 +1,5 @@
 """Opening, noting and closing incidents. The timeline and the headline are kept up here."""
 
-from dataclasses import replace
 from typing import Any
 
 from aegis.core.cluster import Cluster, holders
@@ -9,6 +8,7 @@ from aegis.core.words import FAULTS
 from aegis.model.action import Notify
 from aegis.model.fault import Fault, FaultClass, Severity
 from aegis.model.incident import Entry, EntryKind, Incident, IncidentState, Phases, Remedy
+from aegis.model.record import replace
 
 ENTRIES_KEPT = 200
 FAULTS_KEPT = 20
@@ -61,7 +61,9 @@ def note(
 
 def save(cluster: Cluster, incident: Incident) -> Incident:
     """Keep the incident, its headline renewed."""
-    incident = replace(incident, headline=headline(incident))
+    text = headline(incident)
+    if text != incident.headline:
+        incident = replace(incident, headline=text)
     cluster.put_incident(incident)
     return incident
 

@@ -2,6 +2,7 @@
 
 from aegis.core.cluster import Cluster, holders
 from aegis.core.incidents import ENTRIES_KEPT, FAULTS_KEPT
+from aegis.core.index import Index
 from aegis.core.rails import TRAINING
 from aegis.model.incident import DecisionResult, Incident, IncidentState
 from aegis.model.job import Job, JobState
@@ -12,42 +13,41 @@ def check(cluster: Cluster) -> None:
     """Raise AssertionError naming the first broken promise."""
     for job in cluster.jobs.values():
         _check_job(cluster, job)
-    trained = _check_disjoint(cluster)
     for node in cluster.nodes.values():
-        _check_node(cluster, node, trained)
+        _check_node(cluster, node)
     for incident in cluster.incidents.values():
         _check_incident(cluster, incident)
+    _check_index(cluster)
 
 
 def check_touched(cluster: Cluster) -> None:
     """The same for what the last event changed."""
-    trained = _check_disjoint(cluster)
     for kind, name in cluster.touched:
         if kind == "job" and name in cluster.jobs:
             _check_job(cluster, cluster.jobs[name])
         elif kind == "node":
-            _check_node(cluster, cluster.nodes[name], trained)
+            _check_node(cluster, cluster.nodes[name])
         elif kind == "incident" and name in cluster.incidents:
             _check_incident(cluster, cluster.incidents[name])
 
 
-def _check_disjoint(cluster: Cluster) -> set[str]:
-    """No node holds ranks of two jobs. The nodes that are meant to train are the answer."""
-    held: dict[str, str] = {}
-    trained: set[str] = set()
-    for job in cluster.jobs.values():
-        for name in holders(job):
-            assert name not in held, f"{job.spec.name} and {held[name]} share {name}"
-            held[name] = job.spec.name
-        if job.state in TRAINING:
-            trained.update(holders(job))
-    return trained
+def _check_index(cluster: Cluster) -> None:
+    """What is found by the index is what is there."""
+    kept, made = cluster.index, Index.of(cluster.nodes, cluster.jobs, cluster.incidents)
+    assert kept == made, "the index does not say what is there"
+    heard = [cluster.nodes[name].seen_at for name in kept.heard]
+    assert heard == sorted(heard), "the index does not know who is silent for longest"
+    taken = [cluster.nodes[name].taken_at[-1] for name in kept.taken]
+    assert taken == sorted(taken), "the index does not know who was taken last"
 
 
 def _check_job(cluster: Cluster, job: Job) -> None:
     name = job.spec.name
     nodes = [member.node for member in job.members]
     assert len(set(nodes)) == len(nodes), f"{name} holds a node twice"
+    for node in holders(job):  # no node holds ranks of two jobs
+        others = sorted(cluster.index.held[node].keys() - {name})
+        assert not others, f"{name} and {others[0]} share {node}"
     assert all(node in cluster.nodes for node in nodes), f"{name} holds a node nobody knows"
     assert job.awaiting <= set(nodes), f"{name} awaits a node that it does not hold"
     if job.state not in (JobState.STARTING, JobState.STOPPING):
@@ -69,8 +69,9 @@ def _check_may_hold(node: Node, job: str) -> None:
     assert state not in out, f"{job} trains on {node.name}, which is {state}"
 
 
-def _check_node(cluster: Cluster, node: Node, trained: set[str]) -> None:
-    if node.name in trained:
+def _check_node(cluster: Cluster, node: Node) -> None:
+    job = cluster.job_on(node.name)
+    if job and job.state in TRAINING:
         _check_may_hold(node, "a job")
     contacts = [(one.job, one.launcher) for one in node.contacts]
     launchers = [(one.spec.name, one.launcher) for one in node.launchers]

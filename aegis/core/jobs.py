@@ -22,8 +22,7 @@ def register(cluster: Cluster, launcher: LauncherState) -> None:
 
 def _forget_oldest(cluster: Cluster) -> None:
     over = [job for job in cluster.jobs.values() if job.state in ENDED]
-    launched = {one.spec.name for node in cluster.nodes.values() for one in node.launchers}
-    idle = [job.spec.name for job in over if job.spec.name not in launched]
+    idle = [job.spec.name for job in over if job.spec.name not in cluster.index.launched]
     for name in idle[: max(0, len(over) - ENDED_KEPT)]:
         del cluster.jobs[name]
         cluster.touched.add(("job", name))

@@ -21,10 +21,11 @@ def times_taken(cluster: Cluster, node: Node) -> int:
 
 def find(cluster: Cluster) -> frozenset[str]:
     """The lemons of the fleet."""
-    times = {node.name: times_taken(cluster, node) for node in cluster.nodes.values()}
-    total = sum(times.values())
+    since = cluster.now - cluster.policy.lemon_window_seconds
+    times = {node.name: times_taken(cluster, node) for node in cluster.taken_since(since)}
+    total, nodes = sum(times.values()), len(cluster.nodes)
     return frozenset(
-        name for name, count in times.items() if _is_lemon(cluster, count, total, len(times))
+        name for name, count in times.items() if _is_lemon(cluster, count, total, nodes)
     )
 
 

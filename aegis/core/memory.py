@@ -4,12 +4,13 @@ It is bounded: the newest of a node, and none older than a week.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aegis.core.cluster import Cluster
 from aegis.model.fault import Fault
 from aegis.model.incident import Incident, Remedy
 from aegis.model.memory import Attempt, Memory, Seen
+from aegis.model.record import replace
 from aegis.rules import Match, Scope
 
 KEPT_SECONDS = 7 * 86400.0

@@ -1,14 +1,13 @@
 """Moving a node between its states: out, drained, eased, back."""
 
-from dataclasses import replace
-
 from aegis.core import lemons
 from aegis.core.cluster import Cluster, any_alive, holders, standing
 from aegis.core.incidents import close
-from aegis.core.rails import AEGIS
+from aegis.core.index import AEGIS
 from aegis.model.incident import DecisionResult, Incident, IncidentState
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
+from aegis.model.record import replace
 
 TAKEN_KEPT = 50
 

@@ -13,8 +13,8 @@ from aegis.core import people, recover, returning
 from aegis.core.cluster import ENDED, Cluster, standing
 from aegis.core.fence import is_silent
 from aegis.core.incidents import note
+from aegis.core.index import OUT
 from aegis.core.nodes import enter, holds_ranks, take_out
-from aegis.core.rails import OUT
 from aegis.core.words import duration
 from aegis.model.event import (
     Event,

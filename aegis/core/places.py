@@ -115,7 +115,7 @@ def _lacking(cluster: Cluster, job: Job, count: int) -> str:
     name = job.spec.name
     others = [
         f"{node.name} is {node.state}"
-        for node in cluster.nodes.values()
+        for node in cluster.launched(name)
         if contact_of(node, name) and node.state not in (NodeState.READY, NodeState.PROBATION)
     ]
     why = f" ({listed(others[:4])})" if others else ""

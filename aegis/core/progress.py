@@ -1,11 +1,10 @@
 """How far a job is: its step, its loss, its checkpoints, and whether its restarts pay."""
 
-from dataclasses import replace
-
 from aegis.core import recovery
 from aegis.core.cluster import Cluster, launcher_of
 from aegis.core.rails import TRAINING
 from aegis.model.job import Job, LauncherState, RankState
+from aegis.model.record import replace
 
 _NEWEST = 0.2  # the weight of the newest of a series
 
@@ -60,9 +59,11 @@ def _loss(ranks: list[RankState], job: Job) -> float | None:
 
 def _checkpoints(cluster: Cluster, job: Job) -> Job:
     """The newest verified checkpoint; it may be an older one when the newest turns out corrupt."""
-    names = [member.node for member in job.members] or list(cluster.nodes)
+    nodes = [cluster.nodes[member.node] for member in job.members]
     launchers = [
-        launcher for name in names if (launcher := launcher_of(cluster.nodes[name], job.spec.name))
+        launcher
+        for node in nodes or cluster.launched(job.spec.name)
+        if (launcher := launcher_of(node, job.spec.name))
     ]
     if not launchers:
         return job

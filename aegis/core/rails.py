@@ -10,22 +10,21 @@ from math import floor
 from aegis.core import approval
 from aegis.core.cluster import Cluster, launcher_of, standing
 from aegis.core.fence import is_stalled
+from aegis.core.index import AEGIS, OUT
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.windows import maintenance
 from aegis.core.words import counted, duration, listed
 from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Incident, Remedy, Verdict
 from aegis.model.job import Job, JobState
-from aegis.model.node import Node, NodeState
+from aegis.model.node import Node
 from aegis.model.policy import Mode, Policy
 from aegis.rules import Guard
 
-AEGIS = "aegis"  # as the holder of a node
 TRAINING = (JobState.STARTING, JobState.RUNNING)
 DOMAINS = ("rack", "switch")  # labels
 COMES_BACK_SECONDS = 60.0  # after one link of a switch, the others follow within this
 LOOK_BACK = 200  # incidents
-OUT = (NodeState.CORDONED, NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +162,7 @@ def budget(request: Request) -> Verdict:
     """Whether Aegis may take one more node in this time."""
     policy, cluster = request.cluster.policy, request.cluster
     since = cluster.now - policy.nodes_out_window_seconds
-    taken = sum(at > since for node in cluster.nodes.values() for at in node.taken_at)
+    taken = sum(at > since for node in cluster.taken_since(since) for at in node.taken_at)
     allowed = max(policy.nodes_out_max, floor(policy.nodes_out_fraction * len(cluster.nodes)))
     if request.guard.budget is not None:
         allowed = min(allowed, request.guard.budget)
@@ -212,17 +211,14 @@ def domain(request: Request) -> Verdict:
     """
     cluster, node = request.cluster, request.node
     since = cluster.now - cluster.policy.nodes_out_window_seconds
+    lately = {one.name for one in cluster.taken_since(since)}
+    gone = cluster.index.in_order(cluster.index.out | lately)
     for label in DOMAINS:
         place = dict(node.labels).get(label)
         if place is None:
             continue
-        taken = [
-            one.name
-            for one in cluster.nodes.values()
-            if one.name != node.name
-            and (label, place) in one.labels
-            and (is_out_by_aegis(one) or any(at > since for at in one.taken_at))
-        ]
+        mine = (label, place)
+        taken = [one for one in gone if one != node.name and mine in cluster.nodes[one].labels]
         allowed = cluster.policy.nodes_out_per_domain_max
         if label == "rack" and request.guard.max_per_rack is not None:
             allowed = min(allowed, request.guard.max_per_rack)
@@ -247,13 +243,8 @@ def breaker(request: Request) -> Verdict:
 def breaker_reading(cluster: Cluster) -> tuple[int, int]:
     """How many nodes are out by Aegis, and at how many it takes no more."""
     policy = cluster.policy
-    out = sum(is_out_by_aegis(node) for node in cluster.nodes.values())
-    return out, max(policy.breaker_nodes_min, floor(policy.breaker_fraction * len(cluster.nodes)))
-
-
-def is_out_by_aegis(node: Node) -> bool:
-    """Whether Aegis took the node and nobody has returned it."""
-    return standing(node) in OUT and node.held_by == AEGIS
+    limit = max(policy.breaker_nodes_min, floor(policy.breaker_fraction * len(cluster.nodes)))
+    return len(cluster.index.out), limit
 
 
 def spare(request: Request) -> Verdict:

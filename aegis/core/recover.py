@@ -9,8 +9,6 @@ left, or is fenced (see `fence`). Everything here compares levels: what launcher
 their job wants of them. Lost, late and repeated reports therefore do no harm.
 """
 
-from dataclasses import replace
-
 from aegis.core import recovery
 from aegis.core.adopt import adopt
 from aegis.core.cluster import ENDED, Cluster, launcher_of
@@ -28,6 +26,7 @@ from aegis.model.job import (
     StopKind,
     World,
 )
+from aegis.model.record import replace
 
 ATTEMPTS_KEPT = 50
 DO_NOT_REQUEUE = 93
@@ -286,7 +285,7 @@ def _end(cluster: Cluster, job: Job, state: JobState, reason: str, exit_code: in
     name = job.spec.name
     launchers = {
         launcher.launcher
-        for node in cluster.nodes.values()
+        for node in cluster.launched(name)
         if (launcher := launcher_of(node, name))
     }
     job = _attempt_ended(cluster, job, reason)

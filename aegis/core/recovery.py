@@ -4,8 +4,6 @@ Every incident that a job recovers from is filled with what really happened, fro
 launchers and ranks wrote themselves.
 """
 
-from dataclasses import replace
-
 from aegis.core import experience
 from aegis.core.cluster import Cluster, holders, launcher_of
 from aegis.core.incidents import close, note, save
@@ -16,14 +14,15 @@ from aegis.model.fault import Severity
 from aegis.model.incident import EntryKind, Incident, IncidentState
 from aegis.model.job import Job, JobState, LauncherState, Member, RankState
 from aegis.model.node import NodeState
+from aegis.model.record import replace
 
 
 def recovering(cluster: Cluster, job: str) -> list[Incident]:
     """The incidents that the job's next generation answers."""
     return [
         incident
-        for incident in cluster.unresolved()
-        if incident.job == job and incident.state is IncidentState.RECOVERING
+        for incident in cluster.unresolved_of(job)
+        if incident.state is IncidentState.RECOVERING
     ]
 
 
@@ -156,10 +155,8 @@ def ended(cluster: Cluster, job: Job) -> None:
     name = job.spec.name
     failed = job.state is JobState.FAILED
     verb = "was given up" if failed else "has ended"
-    for incident in cluster.unresolved():
-        if incident.job == name and (
-            incident.faults[0].job or incident in recovering(cluster, name)
-        ):
+    for incident in cluster.unresolved_of(name):
+        if incident.faults[0].job or incident.state is IncidentState.RECOVERING:
             close(cluster, incident, f"job {name} {verb}: {job.reason}")
     if failed:
         text = f"Job {name} {verb} at step {job.step}: {job.reason}"

@@ -8,15 +8,14 @@ An order is a level. It stands in every answer to the node until its result is k
 answer costs nothing; its id keeps a repeated one from doing anything twice.
 """
 
-from dataclasses import replace
-
 from aegis.core import experience, memory, modes, returning
 from aegis.core.approval import ask, expire, is_forbidden
 from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import cause, close, note, reopen
+from aegis.core.index import AEGIS
 from aegis.core.levels import is_fresh
 from aegis.core.nodes import enter
-from aegis.core.rails import AEGIS, Request
+from aegis.core.rails import Request
 from aegis.core.repair_outcome import follow, is_sick, is_well, with_recovery
 from aegis.core.repair_rails import APPROVABLE, CLEARS, hit, holders, plan, verdicts
 from aegis.core.words import REPAIR_VERBS, listed
@@ -34,6 +33,7 @@ from aegis.model.memory import Memory
 from aegis.model.node import Node, NodeState
 from aegis.model.order import Order, Repair, Verb
 from aegis.model.policy import Mode
+from aegis.model.record import replace
 from aegis.rules import Rule, RuleSet, Rung
 from aegis.rules.physical import needs_hands
 
@@ -71,9 +71,8 @@ def is_expected(node: Node) -> bool:
 
 def tick(cluster: Cluster, rules: RuleSet) -> None:
     """Look after every node that was taken out and whose repair is not over."""
-    for node in list(cluster.nodes.values()):
-        if node.taken_for:
-            look(cluster, rules, node.name)
+    for name in cluster.index.in_order(cluster.index.taken_for):
+        look(cluster, rules, name)
 
 
 def look(cluster: Cluster, rules: RuleSet, name: str) -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 from aegis.core import experience, lemons, returning
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import close, note
+from aegis.core.index import AEGIS
 from aegis.core.levels import condition_of, is_fresh, is_unhealthy
 from aegis.core.nodes import enter
-from aegis.core.rails import AEGIS
 from aegis.core.words import duration
 from aegis.model.fault import Severity
 from aegis.model.incident import EntryKind, Incident, IncidentState, Remedy

@@ -5,12 +5,11 @@ connection, the launchers that were followed by others, and a launcher's own ord
 and phases, which never goes back.
 """
 
-from dataclasses import replace
-
 from aegis.core.cluster import Cluster, contact_of, launcher_of
 from aegis.core.progress import has_moved
 from aegis.model.job import LauncherPhase, LauncherState
 from aegis.model.node import Contact, Node, NodeReport, NodeState, Sender
+from aegis.model.record import replace
 
 SUPERSEDED_KEPT = 8
 PROGRESS_SECONDS = 1.0  # finer than this nobody needs to know when a job last came on
@@ -37,7 +36,7 @@ def hear(cluster: Cluster, report: NodeReport) -> bool:
             node = _from_agent(cluster, node, report)
         case Sender.LAUNCHER:
             node = _from_launcher(cluster, node, report)
-    cluster.put_node(replace(node, seen_at=cluster.now))
+    cluster.put_node(node)
     _note_movement(cluster, known, node)
     return True
 
@@ -72,6 +71,7 @@ def _booted(node: Node, report: NodeReport) -> Node:
 def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
     node = replace(
         node,
+        seen_at=cluster.now,
         agent_seen_at=cluster.now,
         agent_session=report.session,
         agent_sequence=report.sequence,
@@ -95,12 +95,13 @@ def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         replace(one, by=None) if one.by is Sender.AGENT and one.job not in named else one
         for one in node.contacts
     )
-    return replace(node, contacts=contacts)
+    return replace(node, contacts=contacts) if contacts != node.contacts else node
 
 
 def _from_launcher(cluster: Cluster, node: Node, report: NodeReport) -> Node:
     node = replace(
         node,
+        seen_at=cluster.now,
         launcher_session=max(node.launcher_session, report.session),
         launcher_sequence=report.sequence,
     )

@@ -118,9 +118,9 @@ def put_back(cluster: Cluster, name: str, depth: Depth | None, actor: str, reaso
 
 def tick(cluster: Cluster) -> None:
     """Look after every node that is being validated."""
-    for node in list(cluster.nodes.values()):
-        if standing(node) is NodeState.REPAIRING:
-            look(cluster, node.name)
+    for name in cluster.index.in_order(cluster.index.resting):
+        if standing(cluster.nodes[name]) is NodeState.REPAIRING:
+            look(cluster, name)
 
 
 def look(cluster: Cluster, name: str) -> None:

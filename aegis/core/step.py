@@ -20,9 +20,9 @@ from aegis.core import (
 )
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
+from aegis.core.index import OUT
 from aegis.core.invariants import check_touched
 from aegis.core.nodes import ease, settle
-from aegis.core.rails import OUT
 from aegis.core.report import hear
 from aegis.model import event as ev
 from aegis.model.action import Action, Assign
@@ -35,14 +35,10 @@ def step(cluster: Cluster, rules: RuleSet, event: ev.Event) -> list[Action]:
     """Apply one event to the cluster and return what to do about it."""
     cluster.now = max(cluster.now, event.at)
     epoch = cluster.epoch
-    sequences = {name: job.sequence for name, job in cluster.jobs.items()}
+    cluster.ordered.clear()
     _apply(cluster, rules, event)
     check_touched(cluster)
-    changed = [
-        name
-        for name, job in cluster.jobs.items()
-        if cluster.epoch != epoch or job.sequence != sequences.get(name, 0)
-    ]
+    changed = set(cluster.jobs) if cluster.epoch != epoch else cluster.ordered
     notices, cluster.notices = windows.told(cluster, cluster.notices), []
     return [*_assigns(cluster, changed), *notices]
 
@@ -86,13 +82,12 @@ def _configure(cluster: Cluster, event: ev.RulesLoaded | ev.PolicyChanged | ev.R
             modes.apply(cluster, event)
 
 
-def _assigns(cluster: Cluster, changed: list[str]) -> list[Action]:
+def _assigns(cluster: Cluster, changed: set[str]) -> list[Action]:
     """Tell every launcher of a job whose orders have changed."""
-    if not changed:
-        return []
+    launched = {name for job in changed for name in cluster.index.launched.get(job, ())}
     return [
         Assign(node=name, assignment=assignment)
-        for name in cluster.nodes
+        for name in cluster.index.in_order(launched)
         for assignment in recover.assignments(cluster, name)
         if assignment.job in changed
     ]

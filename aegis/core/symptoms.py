@@ -33,12 +33,12 @@ def of_job(cluster: Cluster, job: Job) -> list[Fault]:
 
 def of_node(cluster: Cluster, job: Job, name: str) -> bool:
     """Whether the node's newest word changes something for a job that runs."""
-    for member in job.members:
-        if member.node == name:
-            launcher = launcher_of(cluster.nodes[name], job.spec.name)
-            settled = launcher is not None and launcher.phase is LauncherPhase.RUNNING
-            return not settled or bool(_of_member(cluster, job, member))
-    return False
+    member = cluster.member(job.spec.name, name)
+    if member is None:
+        return False
+    launcher = launcher_of(cluster.nodes[name], job.spec.name)
+    settled = launcher is not None and launcher.phase is LauncherPhase.RUNNING
+    return not settled or bool(_of_member(cluster, job, member))
 
 
 def _of_member(cluster: Cluster, job: Job, member: Member) -> list[Fault]:

@@ -1,20 +1,19 @@
 """What a tick brings: silence, time-outs, and a second look at what is watched or held."""
 
-from dataclasses import replace
-
 from aegis.core import correlate, experience, jobs, repair, returning, windows
 from aegis.core.act import reconsider
 from aegis.core.cluster import Cluster
 from aegis.core.fence import is_silent, is_stalled
+from aegis.core.index import OUT
 from aegis.core.levels import is_fresh
 from aegis.core.nodes import ease, enter, settle
-from aegis.core.rails import OUT, TRAINING, breaker_reading
+from aegis.core.rails import TRAINING, breaker_reading
 from aegis.core.words import duration
 from aegis.model.action import Notify
 from aegis.model.event import Tick
 from aegis.model.fault import Evidence, Fault, FaultClass, Severity
-from aegis.model.incident import Incident
 from aegis.model.node import Contact, Node, NodeState, Sender
+from aegis.model.record import replace
 from aegis.rules import RuleSet
 
 
@@ -25,7 +24,8 @@ def tick(cluster: Cluster, rules: RuleSet, event: Tick) -> None:
     _weigh_breaker(cluster)
     windows.expire(cluster)
     experience.pass_time(cluster)
-    for name in list(cluster.nodes):
+    silent = {node.name for node in cluster.silent_for(cluster.policy.silence_seconds)}
+    for name in cluster.index.in_order(cluster.index.moving | silent):
         _look_at_node(cluster, rules, name)
     for name in list(cluster.jobs):
         jobs.overdue(cluster, rules, name)
@@ -49,8 +49,9 @@ def _renewed(cluster: Cluster, node: Node, sender: Sender) -> Node:
     def renewed(contact: Contact) -> Contact:
         return replace(contact, seen_at=cluster.now) if contact.by is sender else contact
 
-    node = replace(node, seen_at=cluster.now, contacts=tuple(renewed(one) for one in node.contacts))
-    return replace(node, agent_seen_at=cluster.now) if sender is Sender.AGENT else node
+    agent_seen_at = cluster.now if sender is Sender.AGENT else node.agent_seen_at
+    contacts = tuple(renewed(one) for one in node.contacts)
+    return replace(node, seen_at=cluster.now, agent_seen_at=agent_seen_at, contacts=contacts)
 
 
 def _weigh_silence(cluster: Cluster) -> None:
@@ -60,22 +61,20 @@ def _weigh_silence(cluster: Cluster) -> None:
     at the same moment, and none may be given up before the others are seen to be silent too.
     """
     limit = cluster.policy.silence_seconds / 2
-    quiet, heard = [], []
-    for node in cluster.nodes.values():
-        if cluster.silent_seconds(node) < limit:
-            heard.append(node)
-        elif node.state not in OUT and node.state is not NodeState.UNKNOWN:
-            quiet.append(node)  # those known to be silent, or out, say nothing about this moment
-    count = len(quiet) + len(heard)
+    unheard = cluster.silent_for(limit)
+    heard = len(cluster.nodes) - len(unheard)
+    # Those known to be silent, or out, say nothing about this moment.
+    quiet = sum(node.state not in (*OUT, NodeState.UNKNOWN) for node in unheard)
+    count = quiet + heard
     nobody = bool(cluster.nodes) and not heard
-    silent = nobody or len(quiet) > cluster.policy.silent_fraction_max * count
+    silent = nobody or quiet > cluster.policy.silent_fraction_max * count
     if not silent:
         if cluster.silent_since is not None:
             # The first words say nothing about those that are still under way.
             cluster.silent_since, cluster.hears_since = None, cluster.now
     elif cluster.silent_since is None:
         cluster.silent_since = cluster.now
-        who = "No node is heard" if nobody else f"{len(quiet)} of {count} nodes fell silent at once"
+        who = "No node is heard" if nobody else f"{quiet} of {count} nodes fell silent at once"
         text = (
             f"{who}. Aegis suspects the controller's own network and decides nothing until they "
             "are heard again"
@@ -165,12 +164,9 @@ def _note_silence(cluster: Cluster, rules: RuleSet, node: Node) -> None:
 
 def _is_told(cluster: Cluster, node: Node) -> bool:
     """Whether this silence has its incident: an open one, or one that began since the last word."""
-    about = [one for one in cluster.incidents.values() if _is_about(one, node)]
-    return bool(about) and about[-1].phases.opened_at >= node.seen_at
-
-
-def _is_about(incident: Incident, node: Node) -> bool:
-    return incident.node == node.name and incident.fault_class is FaultClass.NODE_LOST
+    about = [cluster.incidents[name] for name in cluster.index.about.get(node.name, ())]
+    lost = [one for one in about if one.fault_class is FaultClass.NODE_LOST]
+    return bool(lost) and lost[-1].phases.opened_at >= node.seen_at
 
 
 def _lost(node: Node, silence: str) -> Fault:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aegis.core import returning
 from aegis.core.cluster import ENDED, HOLDING, Cluster, holders, launcher_of
-from aegis.core.rails import AEGIS
+from aegis.core.index import AEGIS
 from aegis.core.report import PROGRESS_SECONDS
 from aegis.model.event import Event
 from aegis.model.fault import FaultClass

@@ -7,7 +7,7 @@ knows of itself, and holds each node that is taken against them.
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from aegis.core.rails import AEGIS, OUT
+from aegis.core.index import AEGIS, OUT
 from aegis.model.event import (
     AutomationPaused,
     AutomationResumed,

@@ -13,7 +13,7 @@ import pytest
 
 from aegis.core import invariants
 from aegis.core.cluster import Cluster
-from aegis.core.rails import AEGIS
+from aegis.core.index import AEGIS
 from aegis.core.step import step
 from aegis.model import event as ev
 from aegis.model.fault import Condition, Fault, FaultClass, Severity

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from aegis.cli.client import CommandError
 from aegis.cli.rules.fleet import START, Fleet
 from aegis.cli.rules.forms import Case, FaultForm, Moment, Story, TestsForm, Then, read
-from aegis.core.rails import OUT
+from aegis.core.index import OUT
 from aegis.model.incident import Decision, Incident
 from aegis.model.policy import Policy
 from aegis.rules import RuleSet

@@ -7,7 +7,8 @@ import pytest
 from aegis.core import rails
 from aegis.core.decide import decide
 from aegis.core.incidents import begin, cause, close
-from aegis.core.rails import AEGIS, Request
+from aegis.core.index import AEGIS, Index
+from aegis.core.rails import Request
 from aegis.model.fault import Condition, FaultClass
 from aegis.model.incident import IncidentState, Remedy
 from aegis.model.job import JobState, RankFailure
@@ -44,8 +45,10 @@ def about(fleet, incident, **changes):
 
 
 def put(fleet, node, **changes):
-    fleet.cluster.nodes[node] = replace(fleet.cluster.nodes[node], **changes)
-    return fleet.cluster.nodes[node]
+    cluster = fleet.cluster
+    cluster.nodes[node] = replace(cluster.nodes[node], **changes)
+    cluster.begin(Index.of(cluster.nodes, cluster.jobs, cluster.incidents))
+    return cluster.nodes[node]
 
 
 def said(verdict) -> tuple[bool, str]:
