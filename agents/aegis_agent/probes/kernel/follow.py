@@ -20,8 +20,9 @@ from aegis_agent.probes.kernel.pattern import Finding
 from aegis_agent.probes.kernel.reset import SILENCE, SILENCE_SECONDS, Resets
 from aegis_agent.probes.kernel.signals import Signal
 
-BURSTS_MAX, THREADS_MAX = 128, 256
+BURSTS_MAX, THREADS_MAX, TOTALS_MAX = 128, 256, 256
 _LEFT_TO_ANOTHER = "another already in progress"  # "Bailing on TDR …": the driver's own word
+_TOTAL = " detected in total in "  # amdgpu's count since its load, said again at any time
 _APART = ("block", "xid")  # faults of one class and device that are not the same fault
 
 
@@ -32,6 +33,7 @@ class FollowMemory:
     bursts: dict[str, Burst] = field(default_factory=dict)  # by class, severity, device
     threads: dict[str, str] = field(default_factory=dict)  # the newest burst of each thread
     resets: Resets = field(default_factory=Resets)
+    totals: dict[str, str] = field(default_factory=dict)  # the last that was said of a block
 
 
 class Follow:
@@ -92,13 +94,26 @@ class Follow:
 
     def _feed_text(self, text: str, device: str, happened: float, now: float) -> list[Signal]:
         finding = self._classify(text)
-        if finding is not None:
+        if finding is not None and not self._is_old_total(finding, text, device):
             return list(self._found(finding, text, finding.device or device, happened, now))
         if self.memory.resets.under_way and _LEFT_TO_ANOTHER in text:
             self.memory.resets.excuse(context.thread(text))
         if self.memory.bursts:
             self._explain(text, now)
         return []
+
+    def _is_old_total(self, finding: Finding, text: str, device: str) -> bool:
+        """A total that was said before is no new error, however often it is said."""
+        told = finding.details
+        if _TOTAL not in text or "count" not in told:
+            return False
+        parts = (told.get(name, "") for name in ("socket", "die", "block", "kind"))
+        key = "\t".join((finding.fault_class.value, finding.device or device, *parts))
+        before = self.memory.totals.pop(key, None)
+        self.memory.totals[key] = told["count"]
+        while len(self.memory.totals) > TOTALS_MAX:
+            del self.memory.totals[next(iter(self.memory.totals))]
+        return before == told["count"]
 
     def _explain(self, text: str, now: float) -> None:
         burst = self.memory.bursts.get(self.memory.threads.get(context.thread(text), ""))

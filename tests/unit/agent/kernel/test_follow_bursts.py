@@ -5,6 +5,7 @@ from pydantic import TypeAdapter
 from aegis.model.fault import FaultClass as F
 from aegis.model.fault import Severity
 from aegis_agent.probes.kernel import burst, follow
+from aegis_agent.probes.kernel.classify import classify
 from aegis_agent.probes.kernel.follow import Follow, FollowMemory
 from aegis_agent.probes.kernel.line import Line
 
@@ -68,6 +69,20 @@ def test_blocks_of_one_gpu_stay_apart_and_a_worse_error_is_told_at_once(log):
     text = f"{GPU} socket: 0, die: 1, 2 uncorrectable hardware errors detected in total in % block"
     told = log.say(text.replace("%", "umc"), text.replace("%", "gfx"), text.replace("%", "umc"))
     assert [signal.details["block"] for signal in told] == ["umc", "gfx"]
+
+
+def test_a_total_that_is_said_again_is_no_new_error(log):
+    """The driver may print its count at any time; a node that was returned is not taken for it."""
+    log.follow = Follow(classify)
+    text = (
+        f"{GPU} socket: 0, die: 1, % uncorrectable hardware errors detected in total in umc block"
+    )
+    assert [signal.count for signal in log.say(text.replace("%", "2"))] == [1]
+    log.wait(100.0)
+    assert log.say(*[text.replace("%", "2")] * 50, after=3.0) == []
+    assert [signal.count for signal in log.say(text.replace("%", "3"))] == [1]
+    log.wait(100.0)
+    assert len(log.say(text.replace("%", "3").replace("die: 1", "die: 2"))) == 1
 
 
 def test_lines_of_one_event_count_once_and_explain_it(log):
