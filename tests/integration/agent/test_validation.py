@@ -1,6 +1,12 @@
 """A real agent that is told to look closely at its node: simulated GPUs, real ranks over gloo."""
 
+import contextlib
+import json
+import os
 import signal
+import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -27,6 +33,12 @@ def order(**changes):
     return ValidationOrder(**(plain | changes))
 
 
+def is_learned(spool):
+    """Whether the agent remembers what is here."""
+    with contextlib.closing(sqlite3.connect(f"file:{spool}?mode=ro", uri=True)) as database:
+        return database.execute("SELECT 1 FROM memory WHERE device = 'baseline'").fetchone()
+
+
 def result(controller):
     """The last word on the order that stands."""
     return next(iter(controller.last.validation_results), None)
@@ -47,7 +59,7 @@ def here(start_agent, controller):
     agent = start_agent("--fabric", "none")
     controller.wait_device("gpu1", "healthy")
     deadline = time.monotonic() + 60
-    while b"baseline" not in (agent.state_dir / "spool.sqlite-wal").read_bytes():
+    while not is_learned(agent.state_dir / "spool.sqlite"):
         assert time.monotonic() < deadline, "nothing was learned"
         time.sleep(0.1)
     return agent
@@ -128,3 +140,26 @@ def test_a_full_validation_runs_the_checks_for_it(tmp_path, start_agent, control
     assert told.state == "failed"
     assert steps["check rccl"].text == "host: busbw 180 GB/s where 310 are wanted"
     assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+def test_by_hand_it_tells_each_step_beside_the_agent(here, tmp_path, environment):
+    """`aegis validate` reads what the agent remembers, disturbs it not, and says by its exit."""
+    words = ("validate", "--node", "n1", "--fabric", "none", "-o", "json")
+    done = subprocess.run(
+        [sys.executable, "-m", "aegis.cli.main", *words, "--state-dir", str(here.state_dir)],
+        capture_output=True,
+        text=True,
+        timeout=VALIDATION_SECONDS,
+        check=False,
+        env=os.environ | environment,
+    )
+    assert done.returncode == 2, done.stderr
+    told = json.loads(done.stdout)
+    states = {one["name"]: one["state"] for one in told["steps"]}
+    assert (told["depth"], told["state"]) == ("light", "unknown")
+    assert (states["devices"], states["all-reduce"], states["gpu memory"]) == (
+        "pass",
+        "pass",
+        "unknown",
+    )
+    assert here.process.poll() is None
