@@ -105,9 +105,14 @@ class Machine:
         node = self.node()
         return node is not None and node["agent_seen_at"] > at
 
+    def has_ended(self):
+        """With what the container ended, once it has: 133 is a call to start anew."""
+        return self._nspawn.poll()
+
     def close(self):
         """Power it off; it leaves nothing."""
-        self.run("systemctl", "poweroff", "--force", "--force", check=False)
+        if self.has_ended() is None:
+            self.run("systemctl", "poweroff", "--force", "--force", check=False)
         try:
             self._nspawn.wait(timeout=30)
         except subprocess.TimeoutExpired:
