@@ -99,14 +99,14 @@ def _decisions(arguments: argparse.Namespace) -> dict[str, Any]:
         fleet = Fleet(
             arguments.nodes, arguments.rules, mode=mode, nodes_out_per_domain_max=99, **limits
         )
-        # A few nodes a second: as in a storm, and not all of them at one moment.
+        # One every three seconds: the default budget lets 200 of 10,000 nodes go in ten minutes.
         events = []
-        for number, name in enumerate(fleet.names[: arguments.nodes // 4]):
-            fleet.at += 0.001 * (number % 2)
+        for name in fleet.names[: arguments.nodes // 10]:
+            fleet.at += 3.0
             events.append(fleet.fault(name, fault_class))
         found[kind] = _rate(events, fleet.apply)
         made = sum(bool(one.decisions) for one in fleet.cluster.incidents.values())
-        assert made >= min(len(events), 1000), f"{kind}: only {made} decisions were made"
+        assert made >= len(events), f"{kind}: only {made} decisions were made"
         invariants.check(fleet.cluster)
     found["mean"] = round(len(kinds) / sum(1 / found[kind] for kind in kinds))
     return found

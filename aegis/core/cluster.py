@@ -221,7 +221,10 @@ def _trains_another(node: Node, job: Job) -> bool:
 
 def launcher_of(node: Node, job: str) -> LauncherState | None:
     """The node's launcher of the job, as last heard."""
-    return next((one for one in node.launchers if one.spec.name == job), None)
+    for one in node.launchers:  # a loop, since a job of many nodes asks this with each tick
+        if one.spec.name == job:
+            return one
+    return None
 
 
 def contact_of(node: Node, job: str) -> Contact | None:

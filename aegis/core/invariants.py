@@ -8,6 +8,8 @@ from aegis.model.incident import DecisionResult, Incident, IncidentState
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node, NodeState
 
+_GONE = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
+
 
 def check(cluster: Cluster) -> None:
     """Raise AssertionError naming the first broken promise."""
@@ -45,9 +47,9 @@ def _check_job(cluster: Cluster, job: Job) -> None:
     name = job.spec.name
     nodes = [member.node for member in job.members]
     assert len(set(nodes)) == len(nodes), f"{name} holds a node twice"
-    for node in holders(job):  # no node holds ranks of two jobs
-        others = sorted(cluster.index.held[node].keys() - {name})
-        assert not others, f"{name} and {others[0]} share {node}"
+    for node in holders(job):
+        held = cluster.index.held[node]
+        assert len(held) == 1, f"{' and '.join(held)} share {node}"
     assert all(node in cluster.nodes for node in nodes), f"{name} holds a node nobody knows"
     assert job.awaiting <= set(nodes), f"{name} awaits a node that it does not hold"
     if job.state not in (JobState.STARTING, JobState.STOPPING):
@@ -65,8 +67,7 @@ def _check_job(cluster: Cluster, job: Job) -> None:
 
 def _check_may_hold(node: Node, job: str) -> None:
     state = node.state_before_unknown if node.state is NodeState.UNKNOWN else node.state
-    out = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
-    assert state not in out, f"{job} trains on {node.name}, which is {state}"
+    assert state not in _GONE, f"{job} trains on {node.name}, which is {state}"
 
 
 def _check_node(cluster: Cluster, node: Node) -> None:

@@ -1,5 +1,7 @@
 """How far a job is: its step, its loss, its checkpoints, and whether its restarts pay."""
 
+from operator import attrgetter
+
 from aegis.core import recovery
 from aegis.core.cluster import Cluster, launcher_of
 from aegis.core.rails import TRAINING
@@ -26,13 +28,13 @@ def take(cluster: Cluster, job: Job) -> None:
 
 def _steps(cluster: Cluster, job: Job) -> Job:
     ranks = recovery.ranks(cluster, job)
-    if not ranks or any(rank.loaded_at <= 0 for rank in ranks):
+    if not ranks or min(map(attrgetter("loaded_at"), ranks)) <= 0:
         return job
     resumed = recovery.resumed_step(cluster, job)
     attempts = job.attempts
     if attempts and resumed is not None and attempts[-1].resumed_step != resumed:
         attempts = (*attempts[:-1], replace(attempts[-1], resumed_step=resumed))
-    step = max(min(rank.step for rank in ranks), resumed or 0)
+    step = max(min(map(attrgetter("step"), ranks)), resumed or 0)
     job = _pace(cluster, job, step)
     return replace(job, step=step, loss=_loss(ranks, job), attempts=attempts)
 
@@ -53,7 +55,7 @@ def _lately(before: float, now: float) -> float:
 
 
 def _loss(ranks: list[RankState], job: Job) -> float | None:
-    first = min(ranks, key=lambda rank: rank.rank)
+    first = min(ranks, key=attrgetter("rank"))
     return first.loss if first.loss is not None else job.loss
 
 

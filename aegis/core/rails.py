@@ -212,13 +212,14 @@ def domain(request: Request) -> Verdict:
     cluster, node = request.cluster, request.node
     since = cluster.now - cluster.policy.nodes_out_window_seconds
     lately = {one.name for one in cluster.taken_since(since)}
-    gone = cluster.index.in_order(cluster.index.out | lately)
+    gone = cluster.index.out | lately
     for label in DOMAINS:
         place = dict(node.labels).get(label)
         if place is None:
             continue
         mine = (label, place)
         taken = [one for one in gone if one != node.name and mine in cluster.nodes[one].labels]
+        taken = cluster.index.in_order(taken)
         allowed = cluster.policy.nodes_out_per_domain_max
         if label == "rack" and request.guard.max_per_rack is not None:
             allowed = min(allowed, request.guard.max_per_rack)
