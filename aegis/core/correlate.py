@@ -7,7 +7,18 @@ none is. What is known already is never decided twice.
 from aegis.core import experience, memory, progress
 from aegis.core.act import consider
 from aegis.core.cluster import Cluster
-from aegis.core.incidents import announced, begin, blame, cause, fold, note, notice, reopen, save
+from aegis.core.incidents import (
+    SEVERITIES,
+    announced,
+    begin,
+    blame,
+    cause,
+    fold,
+    note,
+    notice,
+    reopen,
+    save,
+)
 from aegis.core.recovery import recovering
 from aegis.core.windows import mutes
 from aegis.model.event import FaultObserved
@@ -189,15 +200,20 @@ def _echo_of(cluster: Cluster, fault: Fault) -> Incident | None:
         if fault.fault_class is FaultClass.NIC_LINK_UP:
             if cluster.now - incident.closed_at <= ECHO_SECONDS:
                 return incident
-        elif (_is_told(incident) or not fault.count) and _is_recent(cluster, incident):
+        elif (_is_told(incident, fault) or not fault.count) and _is_recent(cluster, incident):
             return incident
     return None
 
 
-def _is_told(incident: Incident) -> bool:
-    """Whether counting it or telling people was all that was asked for."""
+def _is_told(incident: Incident, fault: Fault) -> bool:
+    """Whether counting it or telling people was all that was asked for, and is again.
+
+    What is worse now than it was then is another story.
+    """
     newest = incident.decisions[-1] if incident.decisions else None
-    return newest is not None and newest.remedy in (Remedy.COUNT, Remedy.NOTIFY)
+    was_told = newest is not None and newest.remedy in (Remedy.COUNT, Remedy.NOTIFY)
+    is_worse = SEVERITIES.index(fault.severity) > SEVERITIES.index(incident.severity)
+    return was_told and not is_worse
 
 
 def _is_recent(cluster: Cluster, incident: Incident) -> bool:
