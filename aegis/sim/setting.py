@@ -13,6 +13,7 @@ from aegis.sim.mix import MIXES
 from aegis.sim.rules import LADDERS, RULES, SAVING_LADDERS
 
 SMALL, MEDIUM, LARGE = 16, 128, 2000  # nodes at most
+BRISK = 32  # nodes at most of a fleet that is simulated at full pace
 JOB_MAX = 160  # nodes of a job
 NAMES = ("llama", "zaya", "olmo", "mixtral")
 
@@ -93,15 +94,16 @@ def draw(dice: random.Random) -> Setting:
     text = setting.rules_text.replace("LADDER", dice.choice(LADDERS))
     text = text.replace("SAVES", dice.choice(SAVING_LADDERS))
     setting = replace(setting, rules_text=parse({"sim.yaml": text}).text)
-    return setting if count <= MEDIUM else _slowed(setting, count)
+    return setting if count <= BRISK else _slowed(setting, count)
 
 
 def _size(dice: random.Random) -> int:
     """Nine fleets in ten are small, one in a hundred is very large."""
     fate = dice.random()
     if fate < 0.9:
-        return dice.randint(3, SMALL)
-    least, most = (SMALL + 1, MEDIUM) if fate < 0.99 else (MEDIUM + 1, LARGE)
+        least, most = 3, SMALL
+    else:
+        least, most = (SMALL + 1, MEDIUM) if fate < 0.99 else (MEDIUM + 1, LARGE)
     size: float = least * (most / least) ** dice.random()  # each order of magnitude as often
     return round(size)
 
@@ -119,8 +121,8 @@ def _labels(dice: random.Random, nodes: tuple[str, ...]) -> dict[str, tuple[tupl
 
 
 def _slowed(setting: Setting, count: int) -> Setting:
-    """A very large fleet speaks, trains and is looked at less often, and for a shorter time."""
-    slow = 2.0 if count <= 512 else 5.0
+    """A large fleet speaks, trains and is looked at less often, and for a shorter time."""
+    slow = 1.0 if count <= MEDIUM else 2.0 if count <= 512 else 5.0
     temper = replace(
         setting.temper,
         heartbeat_seconds=3.0 * slow,
@@ -185,11 +187,11 @@ def _policy(dice: random.Random) -> Policy:
     return Policy(
         mode=dice.choice(modes),
         job_mode=dice.choice([Mode.OBSERVE, *[Mode.ENFORCE] * 19]),
-        nodes_out_max=dice.choice([1, 2, 4, 20]),
+        nodes_out_max=dice.choice([1, 2, 20, 20]),
         nodes_out_fraction=dice.choice([0.02, 0.3]),
         nodes_out_window_seconds=dice.choice([60.0, 120.0]),
-        nodes_out_per_domain_max=dice.choice([1, 1, 2, 20]),
-        breaker_nodes_min=dice.choice([1, 3, 3, 20]),
+        nodes_out_per_domain_max=dice.choice([1, 2, 20, 20]),
+        breaker_nodes_min=dice.choice([1, 3, 20, 20]),
         breaker_fraction=dice.choice([0.0, 0.1, 0.3]),
         upstream_nodes_min=dice.choice([2, 3, 3]),
         upstream_seconds=dice.choice([5.0, 10.0]),
