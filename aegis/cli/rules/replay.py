@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from aegis.core.cluster import Cluster
 from aegis.core.decide import DRAINS
+from aegis.core.index import Index
 from aegis.core.step import step
 from aegis.model.event import ControllerStarted, Event, FaultObserved, PolicyChanged, RulesLoaded
 from aegis.model.incident import Decision, DecisionResult, Incident, IncidentState
@@ -188,4 +189,19 @@ def _copy(cluster: Cluster) -> Cluster:
         value = getattr(twin, one.name)
         if isinstance(value, dict | set | list):
             setattr(twin, one.name, value.copy())
+    twin.begin(_copied(cluster.index))
+    return twin
+
+
+def _copied(index: Index) -> Index:
+    """Its holders, and those in them, as well."""
+    twin = copy.copy(index)
+    for one in fields(twin):
+        held = getattr(twin, one.name)
+        if isinstance(held, dict):
+            inner = (dict, set, list)
+            held = {key: it.copy() if isinstance(it, inner) else it for key, it in held.items()}
+        else:
+            held = held.copy()
+        setattr(twin, one.name, held)
     return twin
