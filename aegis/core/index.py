@@ -7,11 +7,13 @@ Nothing in here is state: it follows from the nodes, jobs and incidents, is kept
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from aegis.model.incident import Incident, IncidentState
 from aegis.model.job import Job, JobState, Member
 from aegis.model.node import Node, NodeState, Sender
 
+Key = TypeVar("Key")
 AEGIS = "aegis"  # as the holder of a node
 HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)  # ranks may be alive
 OUT = (NodeState.CORDONED, NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
@@ -42,10 +44,12 @@ class Index:
     place: dict[str, int] = field(default_factory=dict)  # of a node among all, as they came
     heard: dict[str, None] = field(default_factory=dict)  # nodes, who is silent for longest first
     taken: dict[str, None] = field(default_factory=dict)  # by Aegis, the last one last
+    again: set[str] = field(default_factory=set)  # by Aegis, and not for the first time
     out: set[str] = field(default_factory=set)  # by Aegis
     resting: set[str] = field(default_factory=set)  # nodes that are out, whoever holds them
     moving: set[str] = field(default_factory=set)  # nodes on which time alone may change something
     taken_for: set[str] = field(default_factory=set)  # nodes that an incident may go on to repair
+    labelled: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # nodes, by label
     launched: dict[str, set[str]] = field(default_factory=dict)  # nodes with a launcher, by job
     held: dict[str, dict[str, Member]] = field(default_factory=dict)  # by node and job
     opened: list[str] = field(default_factory=list)  # incidents that are not closed
@@ -84,24 +88,20 @@ class Index:
         if before is None or before.seen_at != after.seen_at:
             self.heard.pop(name, None)
             self.heard[name] = None
+        if before is None or before.labels != after.labels:
+            _move(self.labelled, name, before.labels if before else (), after.labels)
         if before is None or before.launchers is not after.launchers:
-            self._put_launchers(before, after)
+            jobs = [one.spec.name for one in before.launchers] if before else []
+            _move(self.launched, name, jobs, [one.spec.name for one in after.launchers])
         if before is None or _ways(before) != _ways(after):
             self._put_ways(before, after)
-
-    def _put_launchers(self, before: Node | None, after: Node) -> None:
-        old = {one.spec.name for one in before.launchers} if before else set()
-        new = {one.spec.name for one in after.launchers}
-        for job in old - new:
-            _drop(self.launched, job, after.name)
-        for job in new - old:
-            self.launched.setdefault(job, set()).add(after.name)
 
     def _put_ways(self, before: Node | None, after: Node) -> None:
         state = standing(after)
         alone = any(one.by is not Sender.AGENT for one in after.contacts)
         for names, belongs in (
             (self.out, is_out_by_aegis(after)),
+            (self.again, len(after.taken_at) > 1),
             (self.resting, state in OUT),
             (self.moving, alone or after.state in _MOVING or state is NodeState.DRAINING),
             (self.taken_for, bool(after.taken_for)),
@@ -165,10 +165,15 @@ def _marks(incident: Incident) -> tuple[object, ...]:
     return closed, incident.node, incident.job
 
 
-def _drop(names: dict[str, set[str]], key: str, name: str) -> None:
-    names[key].discard(name)
-    if not names[key]:
-        del names[key]
+def _move(names: dict[Key, set[str]], name: str, old: Iterable[Key], new: Iterable[Key]) -> None:
+    """File the name under its new keys, and no longer under the others."""
+    before, after = set(old), set(new)
+    for key in before - after:
+        names[key].discard(name)
+        if not names[key]:
+            del names[key]
+    for key in after - before:
+        names.setdefault(key, set()).add(name)
 
 
 def _put_in(lists: dict[str, list[str]], key: str | None, name: str) -> None:

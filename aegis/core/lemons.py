@@ -22,6 +22,8 @@ def times_taken(cluster: Cluster, node: Node) -> int:
 
 def find(cluster: Cluster) -> frozenset[str]:
     """The lemons of the fleet."""
+    if cluster.policy.lemon_times > 1 and not cluster.index.again:
+        return frozenset()
     since = cluster.now - cluster.policy.lemon_window_seconds
     times = {node.name: times_taken(cluster, node) for node in cluster.taken_since(since)}
     total, nodes = sum(times.values()), len(cluster.nodes)

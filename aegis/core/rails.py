@@ -212,14 +212,14 @@ def domain(request: Request) -> Verdict:
     cluster, node = request.cluster, request.node
     since = cluster.now - cluster.policy.nodes_out_window_seconds
     lately = {one.name for one in cluster.taken_since(since)}
-    gone = cluster.index.out | lately
+    out = cluster.index.out
     for label in DOMAINS:
         place = dict(node.labels).get(label)
         if place is None:
             continue
         mine = (label, place)
-        taken = [one for one in gone if one != node.name and mine in cluster.nodes[one].labels]
-        taken = cluster.index.in_order(taken)
+        near = cluster.index.labelled.get(mine, set()) - {node.name}
+        taken = cluster.index.in_order(one for one in near if one in out or one in lately)
         allowed = cluster.policy.nodes_out_per_domain_max
         if label == "rack" and request.guard.max_per_rack is not None:
             allowed = min(allowed, request.guard.max_per_rack)
