@@ -183,7 +183,7 @@ def upstream(request: Request) -> Verdict:
         for one in (*request.cluster.unresolved(), *_back_lately(request.cluster))
         if one.fault_class is FaultClass.NIC_LINK_DOWN
         and one.node != mine.node
-        and abs(one.phases.opened_at - mine.phases.opened_at) <= policy.upstream_seconds
+        and _apart_seconds(one, mine) <= policy.upstream_seconds
     }
     count = len(others) + 1
     if count < policy.upstream_nodes_min:
@@ -194,6 +194,15 @@ def upstream(request: Request) -> Verdict:
         "switch or somebody's maintenance is suspect, not this node"
     )
     return _said("upstream", passed=False, text=text)
+
+
+def _apart_seconds(one: Incident, other: Incident) -> float:
+    """How long after each other they began: as they were told, or by the nodes' own clocks.
+
+    A node that was silent meanwhile tells late what began with the others.
+    """
+    a, b = one.phases, other.phases
+    return min(abs(a.opened_at - b.opened_at), abs(a.observed_at - b.observed_at))
 
 
 def _back_lately(cluster: Cluster) -> Iterator[Incident]:

@@ -97,7 +97,8 @@ class Takes:
 
     def look_at_node(self, node: Node) -> None:
         """Which links are known to be down, and which nodes are back."""
-        if any(one.fault_class is FaultClass.NIC_LINK_DOWN for one in node.conditions):
+        is_down = any(one.fault_class is FaultClass.NIC_LINK_DOWN for one in node.conditions)
+        if is_down and node.state is not NodeState.UNKNOWN:
             self.down_at.setdefault(node.name, self.scene.now)
         else:
             self.down_at.pop(node.name, None)

@@ -21,11 +21,13 @@ name: test
 rules:
   - {id: ring, title: T, class: gpu.ring.timeout, remedy: restart}
   - {id: ecc, title: T, class: gpu.ecc.uncorrectable, remedy: drain_now}
+  - {id: hive, title: T, class: gpu.ras.fatal, remedy: reset_domain}
+  - {id: boot, title: T, class: host.mce.uncorrected, remedy: reboot}
   - {id: lost, title: T, class: [node.lost, node.rebooted, job.worker.exited], remedy: restart}
 """
 
 
-def decided(fleet, node, fault_class, **fields):
+def decided(fleet, node, fault_class, text=RULES, **fields):
     """What would be decided about a fault of the node, as things stand."""
     fault = Fault(
         fault_class=FaultClass(fault_class),
@@ -35,7 +37,7 @@ def decided(fleet, node, fault_class, **fields):
         observed_at=fleet.at,
         **fields,
     )
-    rules = parse({"test.yaml": RULES})
+    rules = parse({"test.yaml": text})
     return decide(fleet.cluster, rules, begin(fleet.cluster, fault))
 
 
@@ -62,6 +64,40 @@ def test_a_node_that_is_going_is_not_taken_again(fleet, state) -> None:
         DecisionResult.NOTHING,
         f"rule ecc asks to move off the node without saving, and the node is {state} already",
     )
+
+
+@pytest.mark.parametrize("fault_class", ["gpu.ras.fatal", "host.mce.uncorrected"])
+def test_a_reset_and_a_reboot_begin_with_the_node_going(fleet, fault_class) -> None:
+    """Of one that is out already nothing is begun here; its repair goes on by itself."""
+    there = fleet.cluster.nodes["n3"]
+    assert decided(fleet, "n3", fault_class).result is DecisionResult.ACTED
+    fleet.cluster.put_node(replace(there, state=NodeState.QUARANTINED))
+    assert decided(fleet, "n3", fault_class).result is DecisionResult.NOTHING
+
+
+def test_limits_on_nodes_do_not_keep_the_job_of_a_lost_one(make_fleet) -> None:
+    """It goes on without the node; where nothing may be done at all the rule's own remedy stands."""
+    fleet = make_fleet()
+    fleet.cluster.policy = replace(fleet.cluster.policy, silence_seconds=0.0)
+    text = RULES.replace("node.lost, ", "").replace(
+        "rules:", "rules:\n  - {id: gone, title: T, class: node.lost, remedy: drain_now}"
+    )
+    node = fleet.cluster.nodes["n1"]
+    fleet.cluster.put_node(replace(node, taken_at=(fleet.at,)))
+    decision = decided(fleet, "n1", "node.lost", text)
+    assert (decision.remedy, decision.result) == (Remedy.RESTART, DecisionResult.ACTED)
+    assert decision.reason.startswith(
+        "rule gone asks to restart the job's ranks (to move off the node without saving is called "
+        "for, and that may not be done)"
+    )
+    fleet.apply(ev.AutomationPaused(at=fleet.at, actor="ada", reason="a look"))
+    decision = decided(fleet, "n1", "node.lost", text)
+    assert (decision.remedy, decision.result) == (Remedy.DRAIN_NOW, DecisionResult.BLOCKED)
+    assert [one.remedy for one in decision.alternatives] == [Remedy.RESTART, Remedy.DRAIN_SAVING]
+    fleet.apply(ev.AutomationResumed(at=fleet.at, actor="ada", reason="seen"))
+    fleet.cluster.policy = replace(fleet.cluster.policy, mode=Mode.OBSERVE)
+    decision = decided(fleet, "n1", "node.lost", text)
+    assert (decision.remedy, decision.result) == (Remedy.DRAIN_NOW, DecisionResult.WOULD_ACT)
 
 
 def test_a_fault_of_a_job_is_decided_by_its_job(fleet) -> None:

@@ -289,8 +289,11 @@ def test_links_that_fall_one_after_the_other_are_their_own(watched) -> None:
     """Ten seconds are together, more are not."""
     *_, third = links_down(watched, "n1", "n2", "n3", gap=5.0)
     assert not rails.upstream(about(watched, third)).passed
-    early = replace(third, phases=replace(third.phases, opened_at=third.phases.opened_at + 1.0))
-    assert rails.upstream(about(watched, early)).passed
+    phases = third.phases
+    told_late = replace(third, phases=replace(phases, opened_at=phases.opened_at + 99.0))
+    assert not rails.upstream(about(watched, told_late)).passed  # its node was silent meanwhile
+    later = replace(phases, opened_at=phases.opened_at + 1.0, observed_at=phases.observed_at + 1.0)
+    assert rails.upstream(about(watched, replace(third, phases=later))).passed
 
 
 def test_the_last_link_of_a_switch_is_given_its_time(watched) -> None:
