@@ -119,16 +119,6 @@ def one_person_is_enough(monkeypatch):
     monkeypatch.setattr(approval, "standing", standing)
 
 
-def nodes_are_mixed_up(monkeypatch):
-    """A fault is given to an incident of another node."""
-    real = correlate._is_same
-
-    def is_same(cluster, incident, fault):
-        return real(cluster, incident, replace(fault, node=incident.node or fault.node))
-
-    monkeypatch.setattr(correlate, "_is_same", is_same)
-
-
 def what_is_new_is_dropped(monkeypatch):
     """A fault that asks for more than its incident was opened for is not kept."""
     real = correlate.observe
@@ -197,7 +187,6 @@ PLANTED = {
     "never stops taking nodes": (9, rail_off("breaker")),
     "asks nobody": (0, everybody_agrees),
     "takes one for two": (68, one_person_is_enough),
-    "mixes up nodes": (6, nodes_are_mixed_up),
     "drops what is new": (0, what_is_new_is_dropped),
 }
 

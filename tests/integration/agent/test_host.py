@@ -76,7 +76,7 @@ def test_a_wrong_check_is_refused_at_the_start(start_agent, tmp_path):
     config.write_text("checks: [{name: a, command: [x], when: never}]\n")
     agent = start_agent("--config", str(config))
     assert agent.process.wait(30) == 2
-    assert "agent.yaml: checks[0].when must be always or idle" in agent.log
+    assert "agent.yaml: checks[0].when must be always" in agent.log
 
 
 def test_what_the_kernel_counts_of_host_and_bus_is_told(start_agent, controller, tmp_path):
