@@ -76,7 +76,7 @@ def test_a_reset_and_a_reboot_begin_with_the_node_going(fleet, fault_class) -> N
 
 
 def test_limits_on_nodes_do_not_keep_the_job_of_a_lost_one(make_fleet) -> None:
-    """It goes on without the node; where nothing may be done at all the rule's own remedy stands."""
+    """It goes on without the node; where nothing may be done the rule's own remedy stands."""
     fleet = make_fleet()
     fleet.cluster.policy = replace(fleet.cluster.policy, silence_seconds=0.0)
     text = RULES.replace("node.lost, ", "").replace(
