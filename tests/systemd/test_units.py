@@ -66,7 +66,8 @@ def test_an_ecc_error_becomes_an_incident_that_takes_nothing_away(machine):
         "0", "1", "0",
     )  # fmt: skip
     incident = machine.wait(
-        lambda: next(iter(machine.aegis("incidents")), None), "an incident of GPU 3"
+        lambda: next((one for one in machine.aegis("incidents") if one["device"] == "gpu3"), None),
+        "an incident of GPU 3",
     )
     assert (incident["device"], incident["fault_class"]) == ("gpu3", "gpu.ecc.uncorrectable")
     assert incident["decisions"][-1]["result"] != "acted"
