@@ -3,7 +3,8 @@
 One line of JSON each way, `LauncherState` and `Assignment`. A launcher's state is the last it said.
 When its connection is lost it stays in the report for `GRACE_SECONDS`: it may only be reconnecting,
 and a launcher that is missing from a report has lost its ranks. For the same reason an agent that
-has just started says nothing for `SETTLE_SECONDS`, unless all launchers it knew are back before.
+has just started says nothing until all launchers it knew are back, for `SETTLE_SECONDS` at most.
+Where it knew none, it waits only as long as a launcher needs to try again a few times.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 2.0
 SETTLE_SECONDS = 2.5  # launchers try to reconnect for two
+_STRANGER_SECONDS = 1.0  # the agent's memory was lost; launchers try every quarter second
 _LINE_BYTES_MAX = 1 << 20
 _PATH_BYTES_MAX = 107  # of a Unix socket, by the kernel
 _CONFLICT = 6
@@ -68,7 +70,9 @@ class Bridge:
                 f"cannot listen on {self.path} ({error.strerror}); "
                 "name a folder the agent may write to with --socket"
             ) from error
-        self._settled_at = time.monotonic() + SETTLE_SECONDS
+        self._settled_at = time.monotonic() + (
+            SETTLE_SECONDS if self.expected else _STRANGER_SECONDS
+        )
 
     async def close(self) -> None:
         """Launchers notice at once, and come back to the next agent."""

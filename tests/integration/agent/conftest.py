@@ -90,6 +90,10 @@ class Controller:
     def device(self, name):
         return next((device for device in self.last.devices if device.name == name), None)
 
+    def source(self, name):
+        """What the agent says of where it reads from; "" while it has not said so."""
+        return dict(self.last.sources).get(name, "")
+
     def classes(self):
         return [fault.fault_class.value for _, fault in sorted(self.faults.items())]
 

@@ -190,10 +190,10 @@ def test_without_root_it_is_said_and_nobody_is_blamed(start_agent, controller, g
     start_agent()
     controller.wait_device("gpu1", "healthy")
     said = "error records (CPER) are for root alone to read"
-    controller.wait(lambda: said in dict(controller.last.sources)["gpu"], "why none are read")
-    assert dict(controller.last.sources)["gpu"].count("CPER") == 1
+    controller.wait(lambda: said in controller.source("gpu"), "why none are read")
+    assert controller.source("gpu").count("CPER") == 1
     devices.clear_faults(gpus)
-    controller.wait(lambda: "CPER" not in dict(controller.last.sources)["gpu"], "records read")
+    controller.wait(lambda: "CPER" not in controller.source("gpu"), "records read")
     assert controller.classes() == []
 
 

@@ -26,7 +26,7 @@ def of_rocm(rocm, gpus):
 
 
 def source(controller):
-    return dict(controller.last.sources).get("gpu", "")
+    return controller.source("gpu")
 
 
 def installed_package():

@@ -31,7 +31,7 @@ def test_an_uncorrectable_error_arrives_with_its_evidence(seen, controller, gpus
 def test_the_report_says_what_reads_the_gpus(seen, controller, rocm):
     """Which library, which version, simulated or not."""
     assert controller.last.simulated
-    text = dict(controller.last.sources)["gpu"]
+    text = controller.source("gpu")
     assert text.startswith("amdsmi 7.0.2 (")
     assert f"over the simulated library {rocm}/lib/libamd_smi.so 26.0, driver 6.16.6" in text
 
@@ -70,7 +70,7 @@ def test_a_host_without_gpu_software_has_no_gpus_and_a_working_agent(
 ):
     """A controller node, say: no library, no devices, and the reason why."""
     start_agent(environment={"ROCM_PATH": str(tmp_path), "ROCM_HOME": str(tmp_path)})
-    controller.wait(lambda: "finds no usable" in dict(controller.last.sources)["gpu"], "the reason")
+    controller.wait(lambda: "finds no usable" in controller.source("gpu"), "the reason")
     assert [one for one in controller.last.devices if one.kind == "gpu"] == []
     assert not controller.last.simulated
 

@@ -96,7 +96,7 @@ def test_what_the_kernel_counts_of_host_and_bus_is_told(start_agent, controller,
     start_agent("--config", str(config))
     host = controller.wait_device("host", Health.HEALTHY)
     assert dict(host.counters)["memory_available_percent"] == 25
-    controller.wait(lambda: "1 of 2 functions" in dict(controller.last.sources)["pcie"], "the bus")
+    controller.wait(lambda: "1 of 2 functions" in controller.source("pcie"), "the bus")
     (card / "aer_dev_fatal").write_text(AER.format(kind="FATAL", count=1))
     (proc / "vmstat").write_text("oom_kill 6\n")
     assert controller.wait_fault("host.memory.oom").count == 2
@@ -137,7 +137,7 @@ def test_a_check_for_idle_nodes_ends_when_ranks_come(start_agent, controller, tm
         launcher.sendall(encode(state).encode() + b"\n")
         controller.wait(lambda: pid not in agent.children(), "the check to give way")
         waits = "until no ranks are here these wait: rvs"
-        controller.wait(lambda: waits in dict(controller.last.sources)["checks"], "it to wait")
+        controller.wait(lambda: waits in controller.source("checks"), "it to wait")
         assert len(log.read_text().splitlines()) == 1
     controller.wait(lambda: len(log.read_text().splitlines()) == 2, "its second run")
     assert controller.device("check:rvs") is None

@@ -206,14 +206,14 @@ def test_a_log_that_cannot_be_read_is_unknown(start_agent, controller, tmp_path)
     start_agent("--kernel-log", str(tmp_path / "nothing"))
     device = controller.wait_device("kernel-log", "unknown")
     assert "No such file" in device.detail
-    assert dict(controller.last.sources)["kernel"] == device.detail
+    assert controller.source("kernel") == device.detail
 
 
 def test_a_simulated_node_does_not_read_this_machines_log(start_agent, controller):
     """Its GPUs are not those that the lines are about."""
     start_agent()
     controller.wait(lambda: "kernel" in dict(controller.last.sources), "the source")
-    assert dict(controller.last.sources)["kernel"] == "not read: this node is simulated"
+    assert controller.source("kernel") == "not read: this node is simulated"
 
 
 # ── the kernel's own ──────────────────────────────────────────────────────────────────────────

@@ -72,7 +72,7 @@ def test_an_uncorrectable_error_arrives_with_its_evidence(seen, controller, gpus
 def test_the_report_says_what_reads_the_gpus_and_what_they_are(seen, controller, nvml):
     """Package, library, driver; model and sensors of each GPU."""
     assert controller.last.simulated
-    text = dict(controller.last.sources)["nvidia"]
+    text = controller.source("nvidia")
     assert text.startswith("nvidia-ml-py ")
     assert f"simulated library {nvml}/libnvidia-ml.so.1 12.570.0, driver 570.124.06" in text
     device = controller.device("gpu0")

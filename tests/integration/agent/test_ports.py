@@ -44,8 +44,8 @@ def test_the_ports_of_each_make_are_found_with_their_role_and_why(started, contr
     assert used == dict.fromkeys(("fab0", "fab1", "fab2", "fab3"), True) | {
         "ens1": False, "eth0": False,
     }  # fmt: skip
-    controller.wait(lambda: "counters of" in dict(controller.last.sources)["nic"], "counters")
-    source = dict(controller.last.sources)["nic"]
+    controller.wait(lambda: "counters of" in controller.source("nic"), "counters")
+    source = controller.source("nic")
     assert "4 fabric ports by sysfs (fab0, fab1, fab2, fab3): behind one PCIe bridge with" in source
     assert "management: eth0, the default route goes through it" in source
     assert controller.classes() == []
@@ -62,7 +62,7 @@ def test_an_rdma_error_of_any_make_is_told_of_its_port(started, controller, tree
     fabric.make_unreadable(tree, device, names[0])
     fabric.set_counter(tree, device, names[1], "garbage")
     started()
-    controller.wait(lambda: "unreadable" in dict(controller.last.sources)["nic"], "a reading")
+    controller.wait(lambda: "unreadable" in controller.source("nic"), "a reading")
     fabric.set_counter(tree, device, names[2], "3")
     fault = controller.wait_fault("nic.rdma.error")
     assert (fault.device, fault.severity, fault.count) == ("fab2", "error", 3)
@@ -104,7 +104,7 @@ class TestOfOneMake:
         network.switch_off(tree, "fab1")
         started()
         controller.wait_device("fab0", "healthy")
-        controller.wait(lambda: "without a link" in dict(controller.last.sources)["nic"], "fab1")
+        controller.wait(lambda: "without a link" in controller.source("nic"), "fab1")
         assert controller.device("fab1") is None
         network.switch_on(tree, "fab1")
         controller.wait_device("fab1", "healthy")
@@ -118,7 +118,7 @@ class TestOfOneMake:
             network.down(tree, name)
         started()
         controller.wait_device("fab0", "healthy")
-        controller.wait(lambda: "without a link" in dict(controller.last.sources)["nic"], "both")
+        controller.wait(lambda: "without a link" in controller.source("nic"), "both")
         assert (controller.classes(), controller.device("fab1")) == ([], None)
         network.up(tree, "fab1")
         controller.wait_device("fab1", "healthy")
@@ -147,7 +147,7 @@ class TestOfOneMake:
         """The interface is still up, and no rank can use it."""
         started()
         controller.wait_device("fab2", "healthy")
-        controller.wait(lambda: "counters of" in dict(controller.last.sources)["nic"], "counters")
+        controller.wait(lambda: "counters of" in controller.source("nic"), "counters")
         fabric.remove_rdma(tree, "ionic_2")
         fault = controller.wait_fault("nic.removed")
         assert (fault.device, fault.severity) == ("fab2", "fatal")
@@ -166,7 +166,7 @@ class TestOfOneMake:
     def test_an_rdma_device_that_is_renamed_is_the_same_device(self, started, controller, tree):
         """Its rules name it after its place, some time after the driver was loaded."""
         started()
-        controller.wait(lambda: "counters of" in dict(controller.last.sources)["nic"], "counters")
+        controller.wait(lambda: "counters of" in controller.source("nic"), "counters")
         folder = tree / "class" / "infiniband"
         (folder / "ionic_2").rename(folder / "rocep102s0")
         controller.wait(
@@ -210,7 +210,7 @@ class TestOfOneMake:
     ):
         """The agent goes on; when the card answers again, that is told as well."""
         agent = started()
-        controller.wait(lambda: "counters of" in dict(controller.last.sources)["nic"], "counters")
+        controller.wait(lambda: "counters of" in controller.source("nic"), "counters")
         fabric.make_hang(tree, "ionic_1", "req_rx_oper_err")
         fault = controller.wait_fault("nic.firmware.stalled")
         assert (fault.device, fault.severity) == ("fab1", "error")
