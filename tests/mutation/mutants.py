@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from relevant import statements
+
 SWAPS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
     ast.LtE: (ast.Lt, ast.Gt),
@@ -39,6 +41,7 @@ class Mutant:
     place: int  # of the node, in the order of a walk
     variant: int
     key: str  # "decide.py _result: a is b => a is not b"
+    lines: tuple[int, int] | None  # of its statement; None where it is run on import
 
 
 def mutants(path: Path) -> list[Mutant]:
@@ -46,6 +49,7 @@ def mutants(path: Path) -> list[Mutant]:
     tree = ast.parse(path.read_text())
     inside = _functions(tree)
     skipped = _skipped(tree)
+    lines = statements(tree)
     found: list[Mutant] = []
     seen: dict[str, int] = {}
     for place, node in enumerate(ast.walk(tree)):
@@ -56,7 +60,8 @@ def mutants(path: Path) -> list[Mutant]:
             seen[key] = seen.get(key, 0) + 1
             if seen[key] > 1:
                 key = f"{key} #{seen[key]}"
-            found.append(Mutant(str(path), getattr(node, "lineno", 0), place, variant, key))
+            line = getattr(node, "lineno", 0) or (lines[node] or (0, 0))[0]
+            found.append(Mutant(str(path), line, place, variant, key, lines[node]))
     return found
 
 
