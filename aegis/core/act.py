@@ -8,7 +8,7 @@ OPEN -> CLOSED          counted, told, cleared, or too old to act on
 RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 """
 
-from aegis.core import experience, memory, recover, repair
+from aegis.core import experience, hangs, memory, recover, repair
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer
@@ -73,6 +73,10 @@ def _look_again(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     live = is_live(cluster, incident)
     if incident.faults[0].job and _is_past(cluster, incident):
         _close_idle(cluster, incident, f"job {incident.job} has left that generation behind")
+        return
+    if hangs.is_over(cluster, incident):
+        lasted = duration(cluster.now - incident.phases.observed_at)
+        _close_idle(cluster, incident, f"the ranks went on by themselves after {lasted}")
         return
     if _is_lasting(incident) and not live:
         lasted = duration(cluster.now - incident.phases.observed_at)

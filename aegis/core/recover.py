@@ -14,6 +14,7 @@ from aegis.core.adopt import adopt
 from aegis.core.cluster import ENDED, Cluster, launcher_of
 from aegis.core.fence import is_gone
 from aegis.core.places import NoPlace, choose
+from aegis.model.fault import FaultClass
 from aegis.model.job import (
     Assignment,
     Attempt,
@@ -61,7 +62,16 @@ def _assignment(cluster: Cluster, job: Job, node: str, launcher: LauncherState) 
     if job.state in (JobState.STARTING, JobState.RUNNING) and member in job.members:
         return replace(order, world=_world(job))
     grace = cluster.policy.stop_grace_seconds if job.stop is StopKind.SAVING else 0.0
-    return replace(order, stop=job.stop, stop_grace_seconds=grace)
+    return replace(
+        order, stop=job.stop, stop_grace_seconds=grace, take_stacks=_has_hung(cluster, job)
+    )
+
+
+def _has_hung(cluster: Cluster, job: Job) -> bool:
+    """Whether the ranks are stopped for a hang: what they look like is evidence."""
+    incident = cluster.incidents.get(job.incident or "")
+    hung = incident is not None and incident.fault_class is FaultClass.JOB_HANG
+    return hung and job.state is JobState.STOPPING
 
 
 def _world(job: Job) -> World:

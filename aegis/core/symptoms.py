@@ -37,8 +37,10 @@ def of_node(cluster: Cluster, job: Job, name: str) -> bool:
     if member is None:
         return False
     launcher = launcher_of(cluster.nodes[name], job.spec.name)
-    settled = launcher is not None and launcher.phase is LauncherPhase.RUNNING
-    return not settled or bool(_of_member(cluster, job, member))
+    if launcher is None or launcher.phase is not LauncherPhase.RUNNING:
+        return True
+    stuck = launcher.hang is not None or job.hang_since > 0
+    return stuck or bool(_of_member(cluster, job, member))
 
 
 def _of_member(cluster: Cluster, job: Job, member: Member) -> list[Fault]:

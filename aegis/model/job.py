@@ -22,6 +22,8 @@ class RankPhase(StrEnum):
     LOADING = "loading"  # reading its checkpoint
     TRAINING = "training"
     SAVING = "saving"
+    EVALUATING = "evaluating"  # told by the script: no step is expected meanwhile
+    ENDING = "ending"  # training is over; what the script still does takes as long as it takes
     EXITED = "exited"
 
 
@@ -59,6 +61,8 @@ class RankState:
     last_step_at: float = 0.0
     exit_code: int | None = None
     signal: int | None = None
+    loss_not_finite: str = ""  # "NaN", "inf" or "-inf", where `loss` cannot say it
+    own_seconds: float = 0.0  # a step's time that is this rank's alone, lately; 0: not told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,65 @@ class RankFailure:
     last_step: int = 0
     text: str = ""  # one sentence: "rank 2 was killed by SIGKILL"
     error: str = ""  # traceback from the error file, or the last lines of stderr
+    victim: bool = False  # it says itself that it lost another rank
+    victims: tuple[int, ...] = ()  # ranks of this node that ended of it, before they were killed
+
+
+class HangCause(StrEnum):
+    """Why a launcher says that its ranks hang."""
+
+    STOPPED = "stopped"  # a process is stopped by a signal (state T)
+    UNINTERRUPTIBLE = "uninterruptible"  # a process waits in the kernel for too long (state D)
+    SILENT = "silent"  # no step, for much longer than steps of this job take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankView:
+    """What a rank looked like when its launcher took it for stuck."""
+
+    rank: int
+    phase: RankPhase
+    step: int
+    state: str  # the kernel's letter: R runs, S sleeps, D waits in the kernel, T is stopped
+    silent_seconds: float  # since it last completed a step or entered a phase
+    kernel: str = ""  # where it waits in the kernel, or the system call
+    stack: tuple[str, ...] = ()  # of its main thread, innermost first: "train.py:31 train_one"
+    moves: bool = False  # its stack was another one shortly before: it works, or goes round
+    text: str = ""  # the whole of what was taken, of all threads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """A launcher's word that its ranks do not come on, with what they looked like."""
+
+    generation: int
+    cause: HangCause
+    at: float  # the node's clock
+    limit_seconds: float = 0.0  # how long it waited
+    step_seconds: float = 0.0  # what a step took before; 0: not known
+    observed: bool = False  # --no-hang-detection: told, and never acted upon
+    ranks: tuple[RankView, ...] = ()
+    folder: str = ""  # on its node: stacks and flight recordings
+
+
+class SignalKind(StrEnum):
+    """What a launcher noticed of a rank that goes on."""
+
+    LOSS_NAN = "loss_nan"
+    LOSS_SPIKE = "loss_spike"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSignal:
+    """Something to tell people of a rank, once in a generation."""
+
+    kind: SignalKind
+    rank: int
+    step: int
+    at: float  # the node's clock
+    text: str
+    before: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +181,8 @@ class LauncherState:
     checkpoint_step: int = 0  # newest committed and verified checkpoint it knows of
     checkpoint_at: float = 0.0
     rejected: tuple[RejectedCheckpoint, ...] = ()  # in this generation
+    hang: Hang | None = None  # of this generation, for as long as it lasts
+    signals: tuple[RankSignal, ...] = ()  # of this generation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +224,7 @@ class Assignment:
     world: World | None = None
     stop: StopKind = StopKind.NOW
     stop_grace_seconds: float = 0.0
+    take_stacks: bool = False  # of the ranks, before they are killed
     finished: bool = False  # the job is done, failed or stopped: the launcher may exit
     exit_code: int = 0  # what the launcher should exit with when finished; 93: do not requeue
     reason: str = ""
@@ -198,6 +264,7 @@ class Job:
     incident: str | None = None  # the incident that the next generation answers
     step: int = 0  # newest step seen on every rank
     loss: float | None = None
+    loss_not_finite: str = ""  # "NaN", "inf" or "-inf": then `loss` is the last number before
     progress_at: float = 0.0
     step_at: float = 0.0  # when the newest step was first seen
     step_seconds: float = 0.0  # a step takes so long, lately; 0: not yet known
@@ -211,4 +278,7 @@ class Job:
     exit_code: int = 0  # what launchers exit with once it is done or failed
     ended_launchers: frozenset[str] = frozenset()  # they belong to a run of this name that is over
     ended_exit_code: int = 0  # of that run
+    hang_since: float = 0.0  # when a launcher was first heard to say so; 0: none does
+    signalled: tuple[str, ...] = ()  # what people were told of this generation: "3 loss_nan"
+    slow: tuple[tuple[int, float], ...] = ()  # ranks slower than their peers, and since when
     attempts: tuple[Attempt, ...] = ()  # the newest 50

@@ -9,9 +9,13 @@ before and after, never takes half a record for a whole one.
     16   u64  not 0: the launcher announces a stop that saves; SIGTERM follows, on every node
     64   slot 0
     192  slot 1
-         u32 phase · u32 rejected checkpoints · i64 step · i64 resumed step (-1: not yet)
-         i64 newest verified checkpoint · f64 loss (NaN: none) · f64 loaded_at · first_step_at
-         · last_step_at · checkpoint_at
+         u32 phase · u16 rejected checkpoints · u16 1 where a loss was given · i64 step
+         · i64 resumed step (-1: not yet) · i64 newest verified checkpoint · f64 loss
+         · f64 loaded_at · first_step_at · last_step_at · checkpoint_at
+         · f64 moved_at on the monotonic clock · f64 own_seconds · i64 first step whose loss was
+         no finite number (-1: none) · f64 that loss
+
+The clock for "how long has nothing moved" is the monotonic one, which rank and launcher share.
 """
 
 import math
@@ -25,9 +29,11 @@ MAGIC = b"AEGISPG1"
 _COUNT = struct.Struct("<Q")
 _COUNT_AT = 8
 _STOP_AT = 16
-_RECORD = struct.Struct("<IIqqqddddd")
+_RECORD = struct.Struct("<IHHqqqdddddddqd")
 _SLOTS_AT = (64, 192)
 _PHASES = tuple(RankPhase)
+_NUMBERS = {phase: number for number, phase in enumerate(_PHASES)}
+_REJECTED_MAX = 0xFFFF
 _READS_MAX = 8  # a writer would have to write twice within each of as many reads
 
 
@@ -40,11 +46,15 @@ class Progress:
     step: int = 0
     resumed_step: int | None = None
     checkpoint_step: int = 0
-    loss: float | None = None
+    loss: float | None = None  # as it was given: it may be NaN
     loaded_at: float = 0.0
     first_step_at: float = 0.0
     last_step_at: float = 0.0
     checkpoint_at: float = 0.0
+    moved_at: float = 0.0  # the monotonic clock, when a step was completed or a phase entered
+    own_seconds: float = 0.0  # all the time so far that the script has timed as its own
+    bad_loss_step: int | None = None  # the first whose loss was no finite number
+    bad_loss: float = 0.0
 
 
 def blank() -> bytes:
@@ -54,20 +64,25 @@ def blank() -> bytes:
 
 def write(page: bytearray | memoryview, count: int, progress: Progress) -> None:
     """Put the record with this number on the page; numbers grow by one from 1."""
-    resumed = progress.resumed_step
+    resumed, loss, bad = progress.resumed_step, progress.loss, progress.bad_loss_step
     _RECORD.pack_into(
         page,
         _SLOTS_AT[count % 2],
-        _PHASES.index(progress.phase),
-        progress.rejected,
+        _NUMBERS[progress.phase],
+        min(progress.rejected, _REJECTED_MAX),
+        loss is not None,
         progress.step,
         -1 if resumed is None else resumed,
         progress.checkpoint_step,
-        math.nan if progress.loss is None else progress.loss,
+        0.0 if loss is None else loss,
         progress.loaded_at,
         progress.first_step_at,
         progress.last_step_at,
         progress.checkpoint_at,
+        progress.moved_at,
+        progress.own_seconds,
+        -1 if bad is None else bad,
+        progress.bad_loss,
     )
     _COUNT.pack_into(page, _COUNT_AT, count)
 
@@ -97,16 +112,28 @@ def read(page: bytes | bytearray | memoryview) -> Progress | None:
 
 
 def _progress(record: tuple[int | float, ...]) -> Progress:
-    phase, rejected, step, resumed, checkpoint_step, loss, *times = record
+    phase, rejected, has_loss, step, resumed, checkpoint_step, loss, *rest = record
+    *times, own_seconds, bad_step, bad_loss = rest
     return Progress(
         phase=_PHASES[int(phase)],
         rejected=int(rejected),
         step=int(step),
         resumed_step=None if resumed < 0 else int(resumed),
         checkpoint_step=int(checkpoint_step),
-        loss=None if math.isnan(loss) else float(loss),
+        loss=float(loss) if has_loss else None,
         loaded_at=times[0],
         first_step_at=times[1],
         last_step_at=times[2],
         checkpoint_at=times[3],
+        moved_at=times[4],
+        own_seconds=float(own_seconds),
+        bad_loss_step=None if bad_step < 0 else int(bad_step),
+        bad_loss=float(bad_loss),
     )
+
+
+def in_words(loss: float) -> str:
+    """A loss that is no finite number, as people write it; nothing for one that is."""
+    if math.isnan(loss):
+        return "NaN"
+    return "" if math.isfinite(loss) else str(loss)

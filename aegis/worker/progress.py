@@ -9,6 +9,7 @@ What a launcher tells its ranks, beside torchrun's variables:
 
 import contextlib
 import json
+import math
 import mmap
 import os
 import time
@@ -42,8 +43,11 @@ class Session:
         progress, now = self.progress, time.time()
         progress.step = step
         if loss is not None:
-            progress.loss = float(loss)
+            progress.loss = loss = float(loss)
+            if progress.bad_loss_step is None and not math.isfinite(loss):
+                progress.bad_loss_step, progress.bad_loss = step, loss
         progress.last_step_at = now
+        progress.moved_at = time.monotonic()
         if not progress.first_step_at:
             progress.first_step_at = now
             self._settle(step - 1, now)
@@ -51,9 +55,32 @@ class Session:
         self._write()
 
     def enter(self, phase: RankPhase) -> None:
-        """The rank begins to load, train or save."""
+        """The rank begins to load, train, save or evaluate."""
         self.progress.phase = phase
+        self.progress.moved_at = time.monotonic()
         self._write()
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """No steps are expected in here, and how long it takes is learned apart."""
+        before = self.progress.phase
+        self.enter(RankPhase.EVALUATING)
+        try:
+            yield
+        finally:
+            self.enter(before)
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """What is done in here is this rank's own work: it waits for no other rank.
+
+        All ranks of a job end a step together, so only this shows which of them is slow.
+        """
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.progress.own_seconds += time.monotonic() - begun
 
     def loaded(self, step: int) -> None:
         """The state is there, restored from this step or made anew for step 0."""
@@ -110,6 +137,7 @@ def session() -> Iterator[Session]:
     if entered.progress.phase is RankPhase.STARTING:
         entered.enter(RankPhase.LOADING)
     yield entered
+    entered.enter(RankPhase.ENDING)
 
 
 def step(step: int, loss: float | None = None) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from aegis.worker import stacks
 from aegis.worker.lifeline import end_with
 
 _HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
@@ -58,6 +59,8 @@ def run(order: RankOrder) -> int:
     """Run the user's script as if Python had been started on it; its exit status."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     faulthandler.enable()
+    stacks.answer(Path(order.stderr).parent)
+    stacks.record_flights(Path(order.stderr).parent)
     _draw_anew()
     sys.argv = [order.target, *order.arguments]
     try:

@@ -16,6 +16,7 @@ from typing import Any
 
 from aegis.model.job import (
     Assignment,
+    Hang,
     LauncherPhase,
     LauncherState,
     RankFailure,
@@ -24,7 +25,8 @@ from aegis.model.job import (
     RejectedCheckpoint,
     World,
 )
-from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, read
+from aegis.wire import stacks
+from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, in_words, read
 from aegis_agent.launcher import failure as failures
 
 
@@ -68,13 +70,15 @@ class Rank:
         """The rank as the launcher reports it."""
         progress = self.progress
         status = self.status
+        not_finite = "" if progress.loss is None else in_words(progress.loss)
         return RankState(
             rank=self.rank,
             local_rank=self.local_rank,
             pid=self.pid,
             phase=RankPhase.EXITED if status is not None else progress.phase,
             step=progress.step,
-            loss=progress.loss,
+            loss=None if not_finite else progress.loss,
+            loss_not_finite=not_finite,
             started_at=self.started_at,
             loaded_at=progress.loaded_at,
             first_step_at=progress.first_step_at,
@@ -93,12 +97,14 @@ class Generation:
     group_rank: int  # this node's place among the members
     ranks: list[Rank]
     kills_before: int  # by the kernel, for want of memory
+    folder: Path = Path()  # of all its ranks' output
     count_kills: Callable[[], int] = failures.oom_kills
     failure: RankFailure | None = None
     ordered: bool = False  # the parent was asked to fork its ranks
     stopping: bool = False  # it was told to end
     aborted: bool = False  # it ended before a rank was started
     stopped_at: float = 0.0
+    hang: Hang | None = None  # for as long as it lasts, and once it is being stopped for it
 
     @property
     def number(self) -> int:
@@ -229,6 +235,7 @@ class Generation:
             checkpoint_step=checkpoint_step,
             checkpoint_at=checkpoint_at,
             rejected=tuple(one for rank in self.ranks for one in rank.rejected),
+            hang=self.hang,
         )
 
     def close(self) -> None:
@@ -268,6 +275,7 @@ def prepare(
         group_rank=group_rank,
         ranks=ranks,
         kills_before=failures.oom_kills(),
+        folder=_folder(logs, assignment.generation),
     )
 
 
@@ -280,15 +288,20 @@ def without_ranks(assignment: Assignment, world: World, launcher: str) -> Genera
 
 
 def _prepare_rank(generation: int, rank: int, local_rank: int, pages: Path, logs: Path) -> Rank:
-    folder = logs / f"generation-{generation}" / f"rank-{rank}"
+    folder = _folder(logs, generation) / f"rank-{rank}"
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("stdout.log", "stderr.log", "error.json"):
+    recording = f"{stacks.FLIGHT_PREFIX}{rank}"
+    for name in ("stdout.log", "stderr.log", "error.json", stacks.FILE, recording):
         (folder / name).unlink(missing_ok=True)  # an earlier run's, in the same folder
     path = pages / f"generation-{generation}-rank-{rank}.page"
     path.write_bytes(blank())
     with path.open("r+b") as file:
         page = memoryview(mmap.mmap(file.fileno(), PAGE_BYTES))
     return Rank(rank=rank, local_rank=local_rank, folder=folder, page_path=path, page=page)
+
+
+def _folder(logs: Path, generation: int) -> Path:
+    return logs / f"generation-{generation}"
 
 
 def _size(path: Path) -> int:

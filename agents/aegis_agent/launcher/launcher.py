@@ -26,6 +26,7 @@ from aegis_agent.launcher.crew import Crew, Listener
 from aegis_agent.launcher.failure import signal_name
 from aegis_agent.launcher.folders import fenced_generation
 from aegis_agent.launcher.generation import Generation, prepare, without_ranks
+from aegis_agent.launcher.hangs import Hangs
 from aegis_agent.launcher.isolation import Isolation, Verdict
 from aegis_agent.launcher.links import Links
 from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
@@ -60,6 +61,12 @@ class Launcher:
         self._isolation = Isolation(
             limit_seconds=options.isolation_seconds, moved_at=time.monotonic()
         )
+        self._hangs = Hangs(
+            floor_seconds=options.hang_floor_seconds,
+            observes_only=not options.hang_detection,
+            changed=self._changed,
+        )
+        self._looking: asyncio.Task[None] | None = None  # at ranks that are about to be killed
         self._output = Output()
         self._crew = Crew(
             options=options,
@@ -256,6 +263,15 @@ class Launcher:
             self._kill_timer = loop.call_later(stop.grace_seconds, self._kill)
         else:
             generation.stopping = True
+            if stop.take_stacks:
+                self._looking = asyncio.create_task(self._look_and_kill(generation))
+            else:
+                self._kill()
+
+    async def _look_and_kill(self, generation: Generation) -> None:
+        """What hung is of use only with the stacks of all ranks."""
+        await self._hangs.take_stacks(generation)
+        if generation is self._generation and generation.alive:
             self._kill()
 
     def _kill(self) -> None:
@@ -326,6 +342,7 @@ class Launcher:
                 continue
             if generation.alive:
                 generation.look()
+                self._hangs.look(generation)
                 self._links.notify()
                 self._look_around(generation)
             elif generation.phase is LauncherPhase.DONE:

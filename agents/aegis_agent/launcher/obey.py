@@ -32,6 +32,7 @@ class Stop:
 
     kind: StopKind
     grace_seconds: float = 0.0
+    take_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,11 @@ def obey(standing: Standing, assignment: Assignment, launcher: str) -> tuple[Sta
     if old or assignment.launcher not in ("", launcher):
         return standing, NOTHING
     standing = replace(standing, epoch=assignment.epoch, sequence=assignment.sequence)
-    stop = Stop(kind=assignment.stop, grace_seconds=assignment.stop_grace_seconds)
+    stop = Stop(
+        kind=assignment.stop,
+        grace_seconds=assignment.stop_grace_seconds,
+        take_stacks=assignment.take_stacks,
+    )
     if assignment.finished:
         order = Order(stop=stop, exit_code=assignment.exit_code, reason=assignment.reason)
         return _refused(standing, assignment), order

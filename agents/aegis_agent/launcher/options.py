@@ -58,6 +58,8 @@ class Options:
     token_file: Path | None
     isolation_seconds: float
     stop_grace_seconds: float
+    hang_floor_seconds: float
+    hang_detection: bool
     ignored: tuple[str, ...] = ()
 
     @property
@@ -175,6 +177,20 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="for ranks to save when this command is interrupted (default: %(default)s)",
     )
+    add(
+        "--hang-floor",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="ranks without a step for so long, and for five times the usual step, hang "
+        "(default: %(default)s)",
+    )
+    add(
+        "--no-hang-detection",
+        action="store_false",
+        dest="hang_detection",
+        help="tell of ranks that hang, and restart nothing for it",
+    )
 
 
 def _add_ignored(parser: argparse.ArgumentParser) -> None:
@@ -219,6 +235,8 @@ def read(arguments: argparse.Namespace) -> Options:
         token_file=_absolute(arguments.token_file),
         isolation_seconds=arguments.isolation_seconds,
         stop_grace_seconds=arguments.stop_grace_seconds,
+        hang_floor_seconds=_hang_floor(arguments.hang_floor),
+        hang_detection=arguments.hang_detection,
         ignored=tuple(dict.fromkeys(arguments.ignored or ())),
     )
     _check_whole(options)
@@ -324,6 +342,12 @@ def _at_least(number: int, least: int, flag: str) -> int:
     if number < least:
         raise UsageError(f"{flag} {number}: say a number, {least} or more")
     return number
+
+
+def _hang_floor(seconds: float) -> float:
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"--hang-floor {seconds:g}: say seconds, more than 0")
+    return seconds
 
 
 def _address(spec: JobSpec, arguments: argparse.Namespace) -> str:

@@ -204,6 +204,22 @@ export type Feedback =
   | "wrong"
   | "wrong_node";
 
+export interface Hang {
+  readonly generation: number;
+  readonly cause: HangCause;
+  readonly at: number;
+  readonly limit_seconds: number;
+  readonly step_seconds: number;
+  readonly observed: boolean;
+  readonly ranks: readonly RankView[];
+  readonly folder: string;
+}
+
+export type HangCause =
+  | "stopped"
+  | "uninterruptible"
+  | "silent";
+
 export type Health =
   | "healthy"
   | "unhealthy"
@@ -304,6 +320,7 @@ export interface Job {
   readonly incident: string | null;
   readonly step: number;
   readonly loss: number | null;
+  readonly loss_not_finite: string;
   readonly progress_at: number;
   readonly step_at: number;
   readonly step_seconds: number;
@@ -317,6 +334,9 @@ export interface Job {
   readonly exit_code: number;
   readonly ended_launchers: readonly string[];
   readonly ended_exit_code: number;
+  readonly hang_since: number;
+  readonly signalled: readonly string[];
+  readonly slow: readonly (readonly [number, number])[];
   readonly attempts: readonly Attempt[];
 }
 
@@ -363,6 +383,8 @@ export interface LauncherState {
   readonly checkpoint_step: number;
   readonly checkpoint_at: number;
   readonly rejected: readonly RejectedCheckpoint[];
+  readonly hang: Hang | null;
+  readonly signals: readonly RankSignal[];
 }
 
 export type Level =
@@ -525,6 +547,8 @@ export interface RankFailure {
   readonly last_step: number;
   readonly text: string;
   readonly error: string;
+  readonly victim: boolean;
+  readonly victims: readonly number[];
 }
 
 export type RankPhase =
@@ -532,7 +556,19 @@ export type RankPhase =
   | "loading"
   | "training"
   | "saving"
+  | "evaluating"
+  | "ending"
   | "exited";
+
+export interface RankSignal {
+  readonly kind: SignalKind;
+  readonly rank: number;
+  readonly step: number;
+  readonly at: number;
+  readonly text: string;
+  readonly before: string;
+  readonly after: string;
+}
 
 export interface RankState {
   readonly rank: number;
@@ -547,6 +583,20 @@ export interface RankState {
   readonly last_step_at: number;
   readonly exit_code: number | null;
   readonly signal: number | null;
+  readonly loss_not_finite: string;
+  readonly own_seconds: number;
+}
+
+export interface RankView {
+  readonly rank: number;
+  readonly phase: RankPhase;
+  readonly step: number;
+  readonly state: string;
+  readonly silent_seconds: number;
+  readonly kernel: string;
+  readonly stack: readonly string[];
+  readonly moves: boolean;
+  readonly text: string;
 }
 
 export interface RejectedCheckpoint {
@@ -583,6 +633,10 @@ export type Severity =
   | "warning"
   | "error"
   | "fatal";
+
+export type SignalKind =
+  | "loss_nan"
+  | "loss_spike";
 
 export interface Step {
   readonly name: string;

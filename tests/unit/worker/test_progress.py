@@ -5,7 +5,7 @@ import json
 import pytest
 
 from aegis.model.job import RankPhase, RejectedCheckpoint
-from aegis.wire.page import blank, read
+from aegis.wire.page import blank, in_words, read
 from aegis.worker import progress
 
 
@@ -37,9 +37,11 @@ def test_with_one_it_is_on_the_page(opened, monkeypatch, tmp_path) -> None:
         session.reject([RejectedCheckpoint(step=20, path="p", reason="r")])
         session.loaded(10)
         session.step(11, loss=float("nan"))
-    written = read(path.read_bytes())
-    assert (written.phase, written.step, written.resumed_step) == (RankPhase.TRAINING, 11, 10)
-    assert (written.rejected, written.loss) == (1, None)
+        written = read(path.read_bytes())
+        assert (written.phase, written.step, written.resumed_step) == (RankPhase.TRAINING, 11, 10)
+    assert read(path.read_bytes()).phase is RankPhase.ENDING
+    assert written.rejected == 1
+    assert (in_words(written.loss), written.bad_loss_step) == ("NaN", 11)
     assert written.loaded_at <= written.first_step_at
     told = json.loads(progress.rejected_path(path).read_text())
     assert told == [{"step": 20, "path": "p", "reason": "r"}]
