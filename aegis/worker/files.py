@@ -6,10 +6,15 @@ from pathlib import Path
 
 def write_durably(path: Path, text: str) -> None:
     """Put the text in the file's place in one move, on disk before this returns."""
+    write_bytes_durably(path, text.encode())
+
+
+def write_bytes_durably(path: Path, content: bytes) -> None:
+    """The same with bytes."""
     written = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with written.open("w") as file:
-            file.write(text)
+        with written.open("wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         written.rename(path)

@@ -16,7 +16,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,14 @@ class Marker:
     epoch: int
     step: int
     world_size: int
-    at: float
+    at: float  # when it was complete
     manifest_hash: str
+    taken_at: float = 0.0  # when its state was copied; 0: not told
+    stall_seconds: float = 0.0  # for which the loop of the first rank stood still
+
+    def of(self, fence: Fence) -> bool:
+        """Whether this very generation completed it."""
+        return self.job == fence.job and (self.generation, self.epoch) == fence.height
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +113,7 @@ def _named(folder: Path) -> list[tuple[Path, int]]:
 
 def _read(path: Path, step: int) -> Candidate | Damaged:
     try:
-        marker = Marker(**json.loads((path / MARKER).read_text()))
+        marker = _marker(json.loads((path / MARKER).read_text()))
         manifest = (path / MANIFEST).read_bytes()
         if xxhash.xxh3_128_hexdigest(manifest) != marker.manifest_hash:
             return Damaged(path=path, step=step, reason=f"{MANIFEST}: hash differs")
@@ -119,6 +125,12 @@ def _read(path: Path, step: int) -> Candidate | Damaged:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return Damaged(path=path, step=step, reason=f"its description is damaged: {error}")
     return Candidate(path=path, marker=marker, files=files)
+
+
+def _marker(told: dict[str, Any]) -> Marker:
+    """What this version knows of it; a newer one may have written more."""
+    known = {field.name for field in fields(Marker)}
+    return Marker(**{name: value for name, value in told.items() if name in known})
 
 
 def verify(checkpoint: Candidate, names: Iterable[str]) -> str:
@@ -170,7 +182,12 @@ def latest(folder: Path) -> tuple[Candidate | None, list[Damaged]]:
 
 
 def commit(
-    folder: Path, step: int, fence: Fence, files: Mapping[str, FileSum], world_size: int
+    folder: Path,
+    step: int,
+    fence: Fence,
+    files: Mapping[str, FileSum],
+    world_size: int,
+    **told: float,
 ) -> Marker:
     """Give what was written its name and mark it complete, unless a newer generation has begun."""
     saving, path = saving_path(folder, step, fence), folder / name_of(step)
@@ -184,6 +201,7 @@ def commit(
         world_size=world_size,
         at=time.time(),
         manifest_hash=xxhash.xxh3_128_hexdigest(manifest.encode()),
+        **told,
     )
     check_fence(folder, fence)
     replaced = _step_aside(path)

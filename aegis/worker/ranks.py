@@ -7,6 +7,7 @@ Whatever goes wrong on one rank is raised on every rank, so that none waits for 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 
 from aegis.worker.fence import FenceError
@@ -32,6 +33,38 @@ class Ranks:
         _kept.append(self.group)
         self.rank = 0 if alone else dist.get_rank()
         self.size = 1 if alone else dist.get_world_size()
+
+    def highest(self, *values: int) -> list[int]:
+        """The highest of each value that any rank has. The quickest talk there is."""
+        if self.group is None:
+            return list(values)
+        told = torch.tensor(values, dtype=torch.int64)
+        dist.all_reduce(told, op=dist.ReduceOp.MAX, group=self.group)
+        return [int(value) for value in told]
+
+    def collect(self, value: T) -> list[T] | None:
+        """What each rank has, in rank order, on the first; None on the others."""
+        if self.group is None:
+            return [value]
+        told: list[Any] | None = [None] * self.size if self.rank == 0 else None
+        dist.gather_object(value, told, dst=0, group=self.group)
+        return told
+
+    def deal(self, values: list[T] | None) -> T:
+        """To each rank its own of the values that the first rank has."""
+        dealt: list[Any] = [values[0] if values else None]
+        if self.group is not None:
+            dist.scatter_object_list(dealt, values, src=0, group=self.group)
+        mine: T = dealt[0]
+        return mine
+
+    def spread(self, value: T) -> T:
+        """What the first rank has, on every rank."""
+        told: list[Any] = [value]
+        if self.group is not None:
+            dist.broadcast_object_list(told, src=0, group=self.group)
+        first: T = told[0]
+        return first
 
     def share(self, find: Callable[[], T]) -> T:
         """What the first rank finds, or the error that it meets, on every rank."""

@@ -1,6 +1,7 @@
 """One rank's checkpoints: exact resumption, failed saves, stale generations."""
 
 import random
+import signal
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch: run `make setup`")
 
 import numpy as np  # noqa: E402  after the check
+from torch.distributed import checkpoint as dcp  # noqa: E402
 
 from aegis.worker import (  # noqa: E402
     Checkpointer,
@@ -81,7 +83,8 @@ def test_a_resumed_run_goes_on_to_the_last_bit(tmp_path) -> None:
     assert first.checkpointer.restore() == 0
     first.train(3)
     assert first.checkpointer.save(3)
-    expected = first.train(3)
+    expected = first.train(3)  # while it is written
+    assert first.checkpointer.wait()
     second = Run(tmp_path)
     seed(0)
     assert second.checkpointer.restore() == 3
@@ -96,6 +99,7 @@ def test_saving_draws_no_random_number(tmp_path) -> None:
     for step in range(1, 5):
         losses += saving.train(1)
         saving.checkpointer.save(step)
+    assert saving.checkpointer.wait()
     assert losses == expected
 
 
@@ -104,6 +108,7 @@ def test_save_every_saves_at_multiples(tmp_path) -> None:
     run = Run(tmp_path, keep=2)
     saved = [step for step in range(1, 8) if run.checkpointer.save_every(2, step)]
     assert saved == [2, 4, 6]
+    assert run.checkpointer.wait()
     assert steps(tmp_path) == [6, 4]
     assert not run.checkpointer.save_every(0, 8)
 
@@ -115,11 +120,13 @@ def test_a_save_that_fails_harms_nothing(tmp_path, caplog) -> None:
     blocker = tmp_path / ".saving-step-00000002-g0-e0"
     blocker.touch()  # no folder can be made in its place
     assert not run.checkpointer.save(2)
+    assert not run.checkpointer.wait()
     assert "The checkpoint of step 2 was not saved" in caplog.text
     assert "Training goes on" in caplog.text
     assert steps(tmp_path) == [1]
     blocker.unlink(missing_ok=True)
     assert run.checkpointer.save(3)
+    assert run.checkpointer.wait()
     assert steps(tmp_path) == [3, 1]
 
 
@@ -129,11 +136,97 @@ def test_a_stale_generation_must_end(tmp_path) -> None:
     progress._opened.append(stale)
     run = Run(tmp_path)
     assert run.checkpointer.save(1)
+    assert run.checkpointer.wait()
     raise_fence(tmp_path, Fence(job="j", generation=3, epoch=1))
     with pytest.raises(StaleGenerationError, match="may no longer commit"):
         run.checkpointer.save(2)
     assert steps(tmp_path) == [1]
     assert not list(tmp_path.glob(".saving-*"))
+
+
+def test_a_generation_replaced_while_it_saves_commits_nothing(tmp_path) -> None:
+    """What was copied before the fence went up is refused at the commit."""
+    progress._opened.append(progress.Session(fence=Fence(job="j", generation=2, epoch=1)))
+    run = Run(tmp_path)
+    assert run.checkpointer.save(1)
+    assert run.checkpointer.wait()
+    run.checkpointer._writer._process.send_signal(signal.SIGSTOP)
+    assert run.checkpointer.save(2)
+    raise_fence(tmp_path, Fence(job="j", generation=3, epoch=1))
+    run.checkpointer._writer._process.send_signal(signal.SIGCONT)
+    with pytest.raises(StaleGenerationError, match="may no longer commit"):
+        run.checkpointer.wait()
+    with pytest.raises(StaleGenerationError):
+        run.checkpointer.save_every(0, 3)
+    assert steps(tmp_path) == [1]
+    assert not list(tmp_path.glob(".saving-*"))
+
+
+def test_what_was_copied_is_saved_however_training_goes_on(tmp_path) -> None:
+    """The tensors change while the writer has not even begun; what is read back did not."""
+    run = Run(tmp_path)
+    run.train(2)
+    assert run.checkpointer.save(1)
+    assert run.checkpointer.wait()
+    run.checkpointer._writer._process.send_signal(signal.SIGSTOP)
+    expected = {name: value.clone() for name, value in run.model.state_dict().items()}
+    moments = [one["exp_avg"].clone() for one in run.optimizer.state.values()]
+    assert run.checkpointer.save(2)
+    run.train(5)
+    run.checkpointer._writer._process.send_signal(signal.SIGCONT)
+    assert run.checkpointer.wait()
+    again = Run(tmp_path)
+    assert again.checkpointer.restore() == 2
+    for name, value in again.model.state_dict().items():
+        assert torch.equal(value, expected[name])
+    restored = [one["exp_avg"] for one in again.optimizer.state.values()]
+    assert all(map(torch.equal, restored, moments))
+
+
+def test_a_writer_that_dies_costs_one_checkpoint(tmp_path, caplog) -> None:
+    """The next save has another."""
+    run = Run(tmp_path)
+    assert run.checkpointer.save(1)
+    assert run.checkpointer.wait()
+    run.checkpointer._writer._process.send_signal(signal.SIGSTOP)
+    assert run.checkpointer.save(2)
+    run.checkpointer._writer._process.kill()
+    assert not run.checkpointer.wait()
+    assert "the process that writes checkpoints has died" in caplog.text
+    assert run.checkpointer.save(3)
+    assert run.checkpointer.wait()
+    assert steps(tmp_path) == [3, 1]
+
+
+def test_memory_is_taken_once(tmp_path) -> None:
+    """Every save goes into the same, also when what is no tensor has grown a little."""
+    run = Run(tmp_path)
+    assert run.checkpointer.save(1)
+    stage = run.checkpointer._stage
+    run.data.at = 10**100
+    assert run.checkpointer.save(2)
+    assert run.checkpointer._stage is stage
+    run.data.at = bytes(5_000_000)  # it needs more now
+    assert run.checkpointer.save(3)
+    assert run.checkpointer.wait()
+    again = Run(tmp_path)
+    assert again.checkpointer.restore() == 3
+    assert again.data.at == bytes(5_000_000)
+
+
+def test_a_state_that_changes_its_shape_is_laid_out_anew(tmp_path) -> None:
+    """Momentum that appears with the first step, a layer that is added."""
+    run = Run(tmp_path)
+    assert run.checkpointer.save(1)
+    run.model.register_buffer("seen", torch.arange(7, dtype=torch.int16))
+    run.model.register_buffer("halves", torch.full((3, 5), 1.5, dtype=torch.bfloat16).t())
+    run.model.register_buffer("empty_one", torch.empty(0))
+    assert run.checkpointer.save(2)
+    assert run.checkpointer.wait()
+    state = {"model": {name: torch.zeros_like(one) for name, one in run.model.state_dict().items()}}
+    dcp.load(state, checkpoint_id=tmp_path / "step-00000002", no_dist=True)  # plain dcp reads it
+    for name, one in run.model.state_dict().items():
+        assert torch.equal(state["model"][name], one)
 
 
 def test_a_checkpointer_needs_a_folder() -> None:

@@ -1,0 +1,234 @@
+"""Saves under way: while a rank trains on, its share is written and the ranks conclude it together.
+
+Each rank has a process that writes (`aegis.worker.writer`) and, while a save is under way, a thread
+that waits for it and talks to the other ranks (`aegis.worker.meeting`). The first rank commits when
+all have written. There is at most one save under way.
+"""
+
+import contextlib
+import errno
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aegis.worker import folder as files
+from aegis.worker import layout
+from aegis.worker.fence import FenceError, StaleGenerationError, check_fence
+from aegis.worker.files import write_bytes_durably
+from aegis.worker.folder import Candidate, FileSum, Marker
+from aegis.worker.meeting import LostError, Meeting
+from aegis.worker.progress import Session
+from aegis.worker.ranks import Ranks
+
+_log = logging.getLogger("aegis.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """One save, from the copy on."""
+
+    number: int
+    step: int
+    taken_at: float
+    stall_seconds: float  # for which the loop stood still
+    length: int  # of this rank's shard
+    objects: Sequence[Sequence[object]]  # where in it the objects lie that are no tensors
+    metadata: bytes
+
+
+class Writer:
+    """The process that writes; started when it is needed, again when it has died."""
+
+    def __init__(self, file: int) -> None:
+        command = [sys.executable, "-m", "aegis.worker.writer", str(file)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[file], bufsize=0
+        )
+        self.close = weakref.finalize(self, _end, self._process)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._process.poll() is None
+
+    def write(self, path: Path, length: int) -> FileSum:
+        """Have so much of the memory written there; raises OSError where that fails."""
+        order = json.dumps({"op": "write", "path": str(path), "length": length}).encode()
+        told, asked = self._process.stdout, self._process.stdin
+        assert told is not None and asked is not None  # noqa: S101, PT018  both are pipes
+        with contextlib.suppress(BrokenPipeError):  # then it does not answer, either
+            asked.write(order + b"\n")
+        line = told.readline()
+        if not line:
+            raise OSError(errno.EPIPE, "the process that writes checkpoints has died")
+        said = json.loads(line)
+        if said["event"] == "failed":
+            raise OSError(said["errno"], said["reason"], said["path"])
+        return FileSum(size=said["size"], hash=said["hash"])
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+class Saves:
+    """The save under way, and how the last one went."""
+
+    def __init__(self, folder: Path, ranks: Ranks, session: Session, keep: int) -> None:
+        self.bad: frozenset[Path] = frozenset()  # passed over; they do not count as kept
+        self.last_complete: bool | None = None
+        self._folder = folder
+        self._ranks = ranks
+        self._session = session
+        self._keep = keep
+        self._meeting = Meeting(ranks)
+        self._thread: threading.Thread | None = None
+        self._stale: StaleGenerationError | None = None
+
+    def saving_path(self, step: int) -> Path:
+        """Where it is written before it has its name."""
+        return files.saving_path(self._folder, step, self._session.fence)
+
+    def settle(self) -> None:
+        """Wait until none is under way. Raises StaleGenerationError where this one must end."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.check()
+
+    def check(self) -> None:
+        """Raise StaleGenerationError once a save has met a newer generation. Costs nothing."""
+        if self._stale is not None:
+            raise self._stale
+
+    def prepare(self, step: int) -> OSError | FenceError | None:
+        """The first rank looks whether a save can succeed at all, before anybody copies."""
+        try:
+            check_fence(self._folder, self._session.fence)
+            self.saving_path(step).mkdir(parents=True, exist_ok=True)
+        except (OSError, FenceError) as error:
+            return error
+        return None
+
+    def start(self, save: Save, writer: Writer | OSError) -> None:
+        """See to what was copied; an error in the writer's place is this rank's share."""
+        self._thread = threading.Thread(
+            target=self._see_to, args=(save, writer), name=f"save-{save.step}"
+        )
+        self._thread.start()
+
+    def _see_to(self, save: Save, writer: Writer | OSError) -> None:
+        share = self._write(save, writer)
+        try:
+            shares = self._meeting.gather(save.number, share)
+            if shares is None:
+                outcome = self._meeting.hear(save.number)
+            else:
+                outcome = self._conclude(save, shares)
+                self._meeting.tell(save.number, outcome)
+        except LostError as error:
+            outcome = self._look(save, str(error))
+        self._note(save, outcome)
+        self._meeting.leave(save.number)
+
+    def _write(self, save: Save, writer: Writer | OSError) -> dict[str, Any]:
+        path = self.saving_path(save.step) / layout.shard_name(self._ranks.rank)
+        try:
+            if isinstance(writer, OSError):
+                raise writer
+            written = writer.write(path, save.length)
+        except OSError as error:
+            return {"errno": error.errno, "reason": error.strerror, "path": str(error.filename)}
+        return {"size": written.size, "hash": written.hash, "objects": save.objects}
+
+    def _conclude(self, save: Save, shares: list[dict[str, Any]]) -> dict[str, Any]:
+        """On the first rank, once all have written: commit, or clear away."""
+        try:
+            _check(shares)
+            marker = self._commit(save, shares)
+        except StaleGenerationError as error:
+            outcome = {"stale": str(error)}
+        except (OSError, FenceError) as error:
+            outcome = {"failed": why(error, self._folder)}
+        else:
+            return {"at": marker.at}
+        shutil.rmtree(self.saving_path(save.step), ignore_errors=True)
+        return outcome
+
+    def _commit(self, save: Save, shares: list[dict[str, Any]]) -> Marker:
+        saving = self.saving_path(save.step)
+        described = layout.complete(save.metadata, [share["objects"] for share in shares])
+        write_bytes_durably(saving / ".metadata", described)
+        sums = {
+            layout.shard_name(rank): FileSum(size=share["size"], hash=share["hash"])
+            for rank, share in enumerate(shares)
+        }
+        sums[".metadata"] = files.measure(saving / ".metadata")
+        marker = files.commit(
+            self._folder, save.step, self._session.fence, sums, self._ranks.size,
+            taken_at=save.taken_at, stall_seconds=save.stall_seconds,
+        )  # fmt: skip
+        files.prune(self._folder, newest=save.step, keep=self._keep, bad=self.bad)
+        return marker
+
+    def _look(self, save: Save, reason: str) -> dict[str, Any]:
+        """The others are gone; whether the first rank has committed can still be seen."""
+        fence = self._session.fence
+        for one in files.candidates(self._folder):
+            if isinstance(one, Candidate) and one.step == save.step and one.marker.of(fence):
+                return {"at": one.marker.at}
+        return {"failed": f"the other ranks are gone: {reason}"}
+
+    def _note(self, save: Save, outcome: dict[str, Any]) -> None:
+        self.last_complete = "at" in outcome
+        if self.last_complete:
+            self._session.committed(save.step, outcome["at"])
+        elif "stale" in outcome:
+            self._stale = StaleGenerationError(outcome["stale"])
+        elif self._ranks.rank == 0:
+            not_saved(save.step, outcome["failed"])
+
+
+def _check(shares: list[dict[str, Any]]) -> None:
+    """Raise what the first rank met that could not write its share."""
+    for rank, share in enumerate(shares):
+        if "errno" in share:
+            raise OSError(share["errno"], f"rank {rank}: {share['reason']}", share["path"])
+
+
+def not_saved(step: int, reason: str) -> None:
+    """Say that training goes on without a checkpoint of this step."""
+    _log.warning(
+        "The checkpoint of step %d was not saved: %s. Training goes on; "
+        "the older checkpoints are intact.",
+        step, reason,
+    )  # fmt: skip
+
+
+def why(error: Exception, folder: Path) -> str:
+    """One sentence: what went wrong, and what to do about it."""
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT) or _is_full(folder):
+            return f"no space is left in {folder}; free some or keep fewer checkpoints"
+        if error.strerror:
+            return f"{error.strerror} ({error.filename or folder})"
+    return str(error)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free == 0
+    except OSError:
+        return False
