@@ -10,6 +10,7 @@ from aegis.model import event as ev
 from aegis.model.fault import Fault, FaultClass, Severity
 from aegis.model.incident import Decision, DecisionResult, Remedy, Verdict
 from aegis.model.job import JobState
+from aegis.model.memory import Attempt, Memory
 from aegis.model.node import NodeState
 from aegis.model.policy import Mode
 from aegis.rules import parse
@@ -182,3 +183,53 @@ def test_figures_alone_are_no_news() -> None:
         Verdict(rail="ttl", passed=True, text="young"),
     )
     assert is_same_answer(BEFORE, replace(BEFORE, at=9.0, verdicts=verdicts))
+
+
+def test_the_jobs_mode_is_no_way_round_the_nodes_mode(make_fleet) -> None:
+    """Where nodes are only observed, or people are asked, a lost one's job waits for that too."""
+    text = RULES.replace("node.lost, ", "").replace(
+        "rules:", "rules:\n  - {id: gone, title: T, class: node.lost, remedy: drain_now}"
+    )
+    for mode, result in (
+        (Mode.OBSERVE, DecisionResult.WOULD_ACT),
+        (Mode.APPROVE, DecisionResult.NEEDS_APPROVAL),
+    ):
+        fleet = make_fleet(mode=mode, job_mode=Mode.ENFORCE, silence_seconds=0.0)
+        decision = decided(fleet, "n1", "node.lost", text)
+        assert (decision.remedy, decision.result) == (Remedy.DRAIN_NOW, result)
+
+
+def test_where_the_ladder_ends_people_are_told_why(fleet) -> None:
+    """The reason names what was tried, also where nothing more is done."""
+    text = RULES.replace(
+        "class: gpu.ring.timeout, remedy: restart",
+        "class: gpu.ring.timeout, remedy: restart, attempts: 1",
+    )
+    tried = Attempt(
+        at=fleet.at,
+        incident="inc-000000",
+        fault_class=FaultClass("gpu.ring.timeout"),
+        device="gpu3",
+        remedy=Remedy.RESTART,
+        job="",
+    )
+    fleet.cluster.memories["n1"] = Memory(tried=(tried,))
+    decision = decided(fleet, "n1", "gpu.ring.timeout", text)
+    assert (decision.remedy, decision.result) == (Remedy.NOTIFY, DecisionResult.NOTHING)
+    assert "(to restart the job's ranks was tried once in " in decision.reason
+
+
+def test_a_decision_to_do_nothing_says_in_which_mode(fleet) -> None:
+    """That of the node's group, where somebody has set one."""
+    there = fleet.cluster.nodes["n1"]
+    fleet.cluster.put_node(replace(there, labels=(("group", "lab"),)))
+    text = RULES.replace(
+        "class: gpu.ring.timeout, remedy: restart", "class: gpu.lost, remedy: count"
+    )
+    fleet.apply(
+        ev.RuleModeSet(
+            at=fleet.at, rule="ring", mode=Mode.NOTIFY, group="lab", actor="ada", reason="a try"
+        )
+    )
+    assert decided(fleet, "n1", "gpu.lost", text).mode is Mode.NOTIFY
+    assert decided(fleet, "n2", "gpu.lost", text).mode is Mode.ENFORCE

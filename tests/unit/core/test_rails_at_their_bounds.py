@@ -382,3 +382,53 @@ def test_a_fault_of_no_job_restarts_none(watched) -> None:
     request = asked(watched, job=None, remedy=Remedy.RESTART)
     assert said(rails.restarts(request)) == (True, "no job to restart")
     assert request.incident.state is IncidentState.OPEN
+
+
+# Limits that somebody has set to nothing.
+
+
+def test_a_policy_without_a_cooldown_has_none(make_fleet) -> None:
+    """Not even for a moment."""
+    fleet = make_fleet("n3", mode=Mode.OBSERVE, cooldown_seconds=0.0)
+    request = asked(fleet)
+    node = replace(request.node, taken_at=(fleet.at,))
+    assert rails.cooldown(replace(request, node=node)).passed
+
+
+def test_a_node_of_no_rack_is_in_no_racks_way(make_fleet) -> None:
+    """Even where every one of a rack needs a person's word."""
+    fleet = make_fleet("n3", mode=Mode.OBSERVE, nodes_out_per_domain_max=0)
+    request = asked(fleet)
+    assert rails.domain(request).passed
+    node = put(fleet, "n1", labels=(("rack", "r1"),))
+    assert not rails.domain(replace(request, node=node)).passed
+
+
+def test_a_rules_limit_for_racks_is_none_for_switches(make_fleet) -> None:
+    """A switch of many racks has its own."""
+    fleet = make_fleet("n3", mode=Mode.OBSERVE, nodes_out_per_domain_max=2)
+    placed(fleet, switch="s1")
+    request = asked(fleet, guard=Guard(max_per_rack=1))
+    put(fleet, "n3", taken_at=(fleet.at,))
+    assert rails.domain(request).passed
+    placed(fleet, rack="r1")
+    request = replace(request, node=fleet.cluster.nodes["n1"])
+    assert not rails.domain(request).passed
+
+
+def test_each_taking_of_a_node_is_counted_for_its_time(watched) -> None:
+    """One that was taken twice counts once when the first is as old as the window."""
+    watched.cluster.policy = replace(watched.cluster.policy, nodes_out_max=2)
+    request = asked(watched)
+    put(watched, "n3", taken_at=(watched.at, watched.at + 10.0))
+    watched.cluster.now = watched.at + 600.0
+    assert rails.budget(request).text.startswith("1 of 2 nodes")
+
+
+def test_a_job_whose_launcher_is_away_has_not_failed_there(watched) -> None:
+    """Nothing says so; it needs a spare as any other."""
+    request = asked(watched)
+    for node in ("n3", "n4", "n5", "n6"):
+        put(watched, node, state=NodeState.SUSPECT)
+    away = replace(request.node, launchers=(), contacts=())
+    assert not rails.spare(replace(request, node=away)).passed
