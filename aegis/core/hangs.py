@@ -23,6 +23,8 @@ TEXT_KEPT = 4000
 NAMED = 4  # ranks that are named one by one
 _BUSY = (RankPhase.LOADING, RankPhase.SAVING, RankPhase.EVALUATING)
 _WAITS_IN = ("distributed_c10d.py", "_functional_collectives.py", "_engine_run_backward")
+_ELSEWHERE = "elsewhere than the others"
+_SHIMS = ("c10d_logger.py",)  # torch's own frames around a collective
 _STATES = (
     ("T", "stopped by a signal (state T)"),
     ("D", "waiting in the kernel (state D)"),
@@ -103,11 +105,18 @@ def _fault(cluster: Cluster, job: Job, told: dict[str, Hang]) -> Fault:
         severity=Severity.WARNING if observed else Severity.ERROR,
         node=node,
         device=f"rank{odd[0].rank}" if odd else "ranks",
-        observed_at=min(hang.at for hang in told.values()),
+        observed_at=min(map(_began_at, told.values())),
         boot_id=cluster.nodes[node].boot_id,
         job=job.spec.name,
         evidence=(*_standing_out(views, odd, why), _silence(told, views), _folders(told)),
     )
+
+
+def _began_at(hang: Hang) -> float:
+    """A halt begins with the last sign of progress."""
+    if hang.cause is not HangCause.SILENT:
+        return hang.at
+    return hang.at - max((view.silent_seconds for view in hang.ranks), default=0.0)
 
 
 def stands_out(views: list[RankView]) -> tuple[list[RankView], str]:
@@ -124,8 +133,8 @@ def stands_out(views: list[RankView]) -> tuple[list[RankView], str]:
     known = [one for one in views if one.stack]
     working = [one for one in known if not _is_waiting(one)]
     if working and len(working) < len(known):
-        return working, "elsewhere"
-    return (_fewest(known, attrgetter("stack")) if len(known) == len(views) else []), "elsewhere"
+        return working, _ELSEWHERE
+    return (_fewest(known, attrgetter("stack")) if len(known) == len(views) else []), _ELSEWHERE
 
 
 def _off_step(views: list[RankView]) -> list[RankView]:
@@ -186,7 +195,8 @@ def _place(view: RankView) -> str:
 def _own(view: RankView) -> list[str]:
     """The calls below those of a library of torch."""
     below = [n for n, call in enumerate(view.stack) if any(part in call for part in _WAITS_IN)]
-    return list(view.stack[max(below, default=-1) + 1 :])
+    above = view.stack[max(below, default=-1) + 1 :]
+    return [call for call in above if not any(part in call for part in _SHIMS)]
 
 
 def _silence(told: dict[str, Hang], views: list[RankView]) -> Evidence:

@@ -2,8 +2,10 @@
 
 from typing import assert_never
 
-from aegis.core.words import FAULTS, REMEDIES, REPAIR_VERBS, counted, duration, listed
+from aegis.core.words import FAULTS, REMEDIES, REPAIR_VERBS, counted, duration, listed, who_must
+from aegis.model.fault import FaultClass
 from aegis.model.incident import (
+    Approval,
     Decision,
     DecisionResult,
     EntryKind,
@@ -44,6 +46,8 @@ def what(incident: Incident) -> str:
     if device == "launcher":
         return f"Launcher gone on {node}"
     if device[:4] == "rank" and device[4:].isdigit():
+        if incident.fault_class is FaultClass.JOB_HANG:
+            return f"Rank {device[4:]} hangs on {node}"
         return f"{words.replace('Rank', f'Rank {device[4:]}', 1)} on {node}"
     if words.startswith("Node "):
         return words.replace("Node", f"Node {node}", 1)
@@ -92,7 +96,7 @@ def _standing(incident: Incident) -> str:
         case IncidentState.OPEN if incident.decisions[-1].result is DecisionResult.ACTED:
             return _being_repaired(incident)
         case IncidentState.OPEN:
-            return held_back(incident.decisions[-1])
+            return held_back(incident.decisions[-1], incident.approval)
         case _:
             assert_never(incident.state)
 
@@ -114,7 +118,7 @@ def _being_repaired(incident: Incident) -> str:
     return f"the GPUs of {incident.node} are being reset"
 
 
-def held_back(decision: Decision) -> str:
+def held_back(decision: Decision, asked: Approval | None = None) -> str:
     """Why nothing is under way."""
     begun = bool(decision.plan)  # the node is out: what is left is the repair
     remedy = REPAIR_VERBS[decision.remedy] if begun else REMEDIES[decision.remedy]
@@ -122,7 +126,7 @@ def held_back(decision: Decision) -> str:
         case DecisionResult.WOULD_ACT:
             return f"Aegis would {remedy}, but the mode is {decision.mode}"
         case DecisionResult.NEEDS_APPROVAL:
-            return f"Aegis would {remedy} and waits for a person to agree"
+            return f"Aegis would {remedy} and waits for {_whom(asked)} to agree"
         case DecisionResult.BLOCKED:
             refused = [one.text for one in decision.verdicts if not one.passed]
             return f"Aegis would {remedy}, but {listed(refused)}"
@@ -130,6 +134,13 @@ def held_back(decision: Decision) -> str:
             return "it lasts, and no act is called for"
         case _:
             assert_never(decision.result)
+
+
+def _whom(asked: Approval | None) -> str:
+    if asked is None or not asked.agreed:
+        return who_must(asked.needed if asked else 1)
+    more = asked.needed - len(asked.agreed)
+    return f"{more} more ({listed(asked.agreed)} did)"
 
 
 def tell(incident: Incident) -> list[str]:

@@ -77,15 +77,19 @@ ENTRIES: dict[FaultClass, Entry] = {
     ),
     FaultClass.JOB_HANG: Entry(
         title="Job stuck",
-        description="No rank completes a step, for much longer than steps of this job take.",
+        description=(
+            "No rank completes a step, for much longer than steps of this job take, or a rank's "
+            "process is stopped."
+        ),
         effect="Time passes and nothing is learnt.",
         severity=Severity.ERROR,
         scope=_JOB,
-        seen=("the controller: steps of the ranks",),
-        answer="Restart the ranks; the first failing device names the suspect.",
+        seen=("the launchers: progress pages, process states, stacks of all ranks",),
+        answer="Restart the ranks; the rank that stands out is named, with its stack.",
         check=(
             _SHOW_JOB,
-            "`py-spy dump --pid PID` of a rank: the collective it waits in",
+            "`aegis incidents show ID`: which rank stands out, and where the others wait",
+            "`stacks.log` beside the output of each rank; flight recordings of NCCL or RCCL there",
             "`aegis incidents`: a device fault just before",
         ),
         references=(RELIABILITY, ELASTIC),

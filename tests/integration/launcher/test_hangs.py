@@ -124,3 +124,65 @@ def test_a_stopped_rank_is_seen_by_its_state(launch):
     job.trains(beyond=incident["resumed_step"], generation=2)
     stacks = job.logs / "generation-1/rank-0/stacks.log"
     assert "train.py" in stacks.read_text()
+
+
+STUCK = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+import aegis.worker
+
+def spin():
+    while True:
+        pass
+
+def wait_for_nobody(x):
+    dist.recv(x, src=0)
+
+def average(x):
+    dist.all_reduce(x)
+
+dist.init_process_group("gloo")
+rank, first = dist.get_rank(), os.environ["AEGIS_GENERATION"] == "1"
+x = torch.ones(4)
+for step in range(1, 100_000):
+    time.sleep(0.02)
+    if first and rank == 1 and step == 30:
+        spin() if sys.argv[1] == "spins" else wait_for_nobody(x)
+    average(x)
+    aegis.worker.step(step)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "where"), [("spins", "spin, running"), ("leaves a collective out", "wait_for_nobody")]
+)
+def test_a_rank_for_which_the_others_wait_stands_out(launch, tmp_path, how, where):
+    """No process is stopped and none has ended: silence finds it, and stacks say which it is."""
+    script = tmp_path / "stuck.py"
+    script.write_text(STUCK)
+    job = launch("--nproc-per-node", 3, "--hang-floor", 1, script, how)
+    incident = job.closed("job.hang")
+    assert incident["headline"].startswith("Rank 1 hangs on ")
+    first, second, *_ = [one["text"] for one in incident["faults"][0]["evidence"]]
+    assert first.startswith("rank 1 is elsewhere than the others, at step 29")
+    assert where.split(",")[0] in first
+    assert "the other 2 ranks wait at step 29" in second
+    assert "all_reduce" in second
+    assert "average" in second
+    job.trains(beyond=1, generation=2)
+
+
+def test_a_person_may_ask_to_be_told_only(launch):
+    """--no-hang-detection: a stopped rank is told of, nothing is killed, and it may go on."""
+    job = launch(
+        "--nproc-per-node", 2, "--no-hang-detection", EXAMPLE, "--steps", 100_000,
+        "--step-seconds", 0.05,
+    )  # fmt: skip
+    job.trains(beyond=5)
+    pids = [one["pid"] for one in job.ranks()]
+    os.kill(pids[1], signal.SIGSTOP)
+    assert "people were told" in job.closed("job.hang")["outcome"]
+    os.kill(pids[1], signal.SIGCONT)
+    job.trains(beyond=job.job()["step"] + 5)
+    assert [one["pid"] for one in job.ranks()] == pids
