@@ -1,0 +1,156 @@
+"""What a checkpoint costs training, beside saving through one rank in the same run.
+
+    python bench/checkpoint.py                      1 GiB over 4 ranks, 6 repetitions (3 minutes)
+    python bench/checkpoint.py --short              64 MiB, 2 repetitions, for CI
+    python bench/checkpoint.py --json --folder DIR  JSON and nothing else; save on DIR's disk
+
+A model of DTensors and AdamW's two moments, sharded over the ranks on gloo, which train on small
+steps. In turn the state is saved by `aegis.worker.Checkpointer`, hashing on, and by gathering it to
+rank 0, which writes it by torch.save and fsync. Of both:
+
+    stall     the loop stands still: the longest of all ranks
+    durable   from the call to the moment when everything is on disk
+    cost      the stall, and by how much the steps after it take longer until all is done
+
+Every ratio is the baseline's median divided by ours. At the end the last checkpoint is restored and
+compared with the state it was taken from, bit by bit. `--peers` measures the same with each shard
+also copied into the memory of a peer over a socket, apart from the figures above.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TENSORS = 11  # and two moments for each
+QUIET_STEPS = 12  # between two saves, to know what a step takes
+AFTER_STEPS_MIN = 12  # after a save, and on until it is durable
+AIMS = {"stall_ratio": 40, "cost_ratio": 8, "durable_ratio": 3.5}
+MEASURES = ("stall", "cost", "durable")
+
+
+def main() -> int:
+    """Start the ranks, read what they measured, print it."""
+    arguments = read_arguments()
+    if "RANK" in os.environ:
+        from checkpoint_rank import run  # noqa: PLC0415  it imports torch
+
+        return run(arguments)
+    found = measure(arguments)
+    print(json.dumps(found) if arguments.json else told(found))
+    return 0
+
+
+def read_arguments() -> argparse.Namespace:
+    """How large, how often, where."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=1024, help="of state (default: 1024)")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--repetitions", type=int, default=6)
+    parser.add_argument("--step-seconds", type=float, default=0.08, help="about, when quiet")
+    parser.add_argument(
+        "--folder", type=Path, help="save on this disk (default: the temporary one)"
+    )
+    parser.add_argument("--short", action="store_true", help="64 MiB and 2 repetitions, for CI")
+    parser.add_argument("--peers", action="store_true", help="also copy each shard to a peer")
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.short:
+        arguments.megabytes, arguments.repetitions = 64, 2
+    return arguments
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run the ranks and conclude."""
+    load = [round(one, 2) for one in os.getloadavg()]
+    if arguments.folder is not None:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="aegis-bench-", dir=arguments.folder))
+    try:
+        run_ranks(arguments, folder)
+        report = json.loads((folder / "report.json").read_text())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return {**conclude(report), "load_before": load, "cpus": os.cpu_count()}
+
+
+def run_ranks(arguments: argparse.Namespace, folder: Path) -> None:
+    """One process for each rank, and the end of all of them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable, __file__, "--megabytes", str(arguments.megabytes), "--folder", str(folder),
+        "--repetitions", str(arguments.repetitions), "--step-seconds", str(arguments.step_seconds),
+        "--report", str(folder / "report.json"), *(["--peers"] if arguments.peers else []),
+    ]  # fmt: skip
+    common = {
+        **os.environ, "WORLD_SIZE": str(arguments.ranks), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    ranks = [
+        subprocess.Popen(command, env={**common, "RANK": str(rank)})
+        for rank in range(arguments.ranks)
+    ]
+    try:
+        while any(rank.poll() is None for rank in ranks):
+            if any(rank.poll() for rank in ranks):
+                break
+            time.sleep(0.1)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    if not (folder / "report.json").exists():
+        sys.exit("a rank failed; what it said is above")
+
+
+def conclude(report: dict[str, Any]) -> dict[str, Any]:
+    """The ratios first."""
+    found: dict[str, Any] = {}
+    for name in MEASURES:
+        theirs, ours = (median(report[arm][name]) for arm in ("baseline", "aegis"))
+        found[f"{name}_ratio"] = round(theirs / ours, 2)
+    found["state_bytes"] = report.pop("state_bytes")
+    for arm in ("baseline", "aegis", "aegis_with_peers"):
+        if arm in report:
+            samples = report.pop(arm)
+            found[arm] = {f"{name}_s": spread(samples[name]) for name in samples}
+    return {**found, **report}
+
+
+def spread(samples: list[float]) -> dict[str, float]:
+    """Min, median, max."""
+    return {
+        "min": round(min(samples), 4),
+        "median": round(median(samples), 4),
+        "max": round(max(samples), 4),
+    }
+
+
+def told(found: dict[str, Any]) -> str:
+    """For people."""
+    lines = [f"{found['state_bytes'] / 2**20:.0f} MiB of state over {found['ranks']} ranks"]
+    for arm in ("baseline", "aegis", "aegis_with_peers"):
+        for name, one in found.get(arm, {}).items():
+            figures = " / ".join(f"{one[key]:.3f}" for key in ("min", "median", "max"))
+            lines.append(f"{arm:17} {name:16} {figures}")
+    lines += [f"{name:17} {found[name]:<8} aimed for {aim}" for name, aim in AIMS.items()]
+    lines.append(f"restored bit by bit: {found['exact']}; load before: {found['load_before']}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
