@@ -262,7 +262,7 @@ def spare(request: Request) -> Verdict:
     job = request.job
     if job is None:
         return _said("spare", passed=True, text="no ranks to move")
-    idle = job.state not in TRAINING or _is_failed(request)
+    idle = job.state not in TRAINING or _is_failed(request, job)
     if idle and not request.guard.needs_spare:
         return _said("spare", passed=True, text=f"job {job.spec.name} has stopped already")
     spares = [node.name for node in request.cluster.spares(job)]
@@ -277,7 +277,7 @@ def spare_floor(request: Request) -> Verdict:
     floor_spares, job = request.cluster.policy.spare_floor, request.job
     if job is None or floor_spares == 0:
         return _said("spare_floor", passed=True, text=f"{floor_spares} must be left")
-    if _is_failed(request):
+    if _is_failed(request, job):
         text = f"job {job.spec.name} has stopped already"
         return _said("spare_floor", passed=True, text=text)
     left = max(0, len(request.cluster.spares(job)) - 1)
@@ -295,17 +295,13 @@ def restarts(request: Request) -> Verdict:
     return _said("restarts", passed=used < allowed, text=text)
 
 
-def _is_failed(request: Request) -> bool:
+def _is_failed(request: Request, job: Job) -> bool:
     """Whether a rank of the node has failed or is lost, so that the job stands still anyway."""
     if request.fault.fault_class is FaultClass.NODE_LOST:
         return True
-    launcher = launcher_of(request.node, request.job.spec.name) if request.job else None
-    return (
-        launcher is not None
-        and launcher.failure is not None
-        and request.job is not None
-        and launcher.failure.generation == request.job.generation
-    )
+    launcher = launcher_of(request.node, job.spec.name)
+    failure = launcher.failure if launcher else None
+    return failure is not None and failure.generation == job.generation
 
 
 def _said(rail: str, *, passed: bool, text: str) -> Verdict:

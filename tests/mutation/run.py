@@ -43,6 +43,7 @@ CORE = ROOT / "aegis" / "core"
 FILES = ("decide.py", "rails.py", "recover.py")
 PATHS = [CORE / name for name in FILES]
 SEEDS = (7, 1, 0, 34, 15)
+SCENARIOS_FIRST = 4  # they are the quickest
 SECONDS_MAX = 120  # of processor time: a mutant that hangs is noticed, too
 SCORE_MIN = 0.9
 
@@ -236,27 +237,28 @@ def _traced(traces: Path) -> str:
 
 
 def _noticed(order: list[str]) -> str:
-    """The first that fails: scenarios as ordered, then unit tests, then seeds.
-
-    Unit tests go first where one of them is first in the order.
-    """
-    kinds = {
-        "scenario": _scenario_that_notices,
-        "unit": _unit_that_notices,
-        "seed": _seed_that_notices,
-    }
-    first = order[0].partition(" ")[0] if order else ""
-    for kind in sorted(kinds, key=lambda kind: (kind != first or kind == "seed", kind == "seed")):
-        names = [one.partition(" ")[2] for one in order if one.startswith(f"{kind} ")]
-        if names and (killer := kinds[kind](names)):
-            return f"{kind} {killer}"
+    """The first that fails: the likeliest scenarios, then unit tests, the other scenarios, seeds."""
+    scenarios, units, seeds = (
+        [one.partition(" ")[2] for one in order if one.startswith(f"{kind} ")]
+        for kind in ("scenario", "unit", "seed")
+    )
+    unit_first = order[:1] == [f"unit {name}" for name in units[:1]]
+    first = [] if unit_first else scenarios[:SCENARIOS_FIRST]
+    for ask, names in (
+        (_scenario_that_notices, first),
+        (_unit_that_notices, units),
+        (_scenario_that_notices, [name for name in scenarios if name not in first]),
+        (_seed_that_notices, seeds),
+    ):
+        if names and (killer := ask(names)):
+            return killer
     return ""
 
 
 def _scenario_that_notices(names: list[str]) -> str:
     play = _player()
     paths = {path.stem: path for path in SCENARIOS}
-    return next((name for name in names if not play(paths[name])), "")
+    return next((f"scenario {name}" for name in names if not play(paths[name])), "")
 
 
 def _unit_that_notices(names: list[str]) -> str:
@@ -265,15 +267,16 @@ def _unit_that_notices(names: list[str]) -> str:
     files = sorted({name.partition("::")[0] for name in names})
     known = [str(ROOT / file) for file in files]
     code = pytest.main([*PYTEST, *known], plugins=[Only(names), failures])
-    return (failures.first or f"pytest ended with {code}") if code else ""
+    return f"unit {failures.first or f'tests, which ended with {code}'}" if code else ""
 
 
 def _seed_that_notices(names: list[str]) -> str:
     from aegis.sim.run import run  # noqa: PLC0415 - it imports the core, which must be changed
 
-    return next((name for name in names if run(int(name)).broken), "")
+    return next((f"seed {name}" for name in names if run(int(name)).broken), "")
 
 
+os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # loading them takes longer than the tests
 PYTEST = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
 
 

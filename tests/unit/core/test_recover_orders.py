@@ -6,7 +6,7 @@ import pytest
 
 from aegis.core import recover
 from aegis.model import event as ev
-from aegis.model.job import JobSpec, JobState, LauncherPhase, StopKind
+from aegis.model.job import Attempt, JobSpec, JobState, LauncherPhase, StopKind
 
 
 def told(fleet, node):
@@ -211,3 +211,39 @@ def test_a_stop_waits_for_whom_it_awaits(make_fleet) -> None:
     before = fleet.job
     recover._advance_once(fleet.cluster, before)
     assert fleet.job == before
+
+
+def test_a_job_keeps_its_newest_attempts(fleet) -> None:
+    """Fifty of them, with the end of each: the oldest is forgotten, no other."""
+    old = Attempt(generation=0, nodes=("n1", "n2"), started_at=1.0, ended_at=2.0)
+    running = fleet.job.attempts[-1]
+    history = tuple(replace(old, generation=number) for number in range(1, 50))
+    fleet.cluster.put_job(
+        replace(fleet.job, generation=50, attempts=(*history, replace(running, generation=50)))
+    )
+    node = fleet.launchers
+    for name in ("n1", "n2"):
+        fleet.launchers[name] = replace(node[name], generation=50)
+        fleet.say(name)
+    fleet.die("n1", rank=0)
+    fleet.obey("n2")
+    kept = fleet.job.attempts
+    assert [one.generation for one in kept] == list(range(2, 52))
+    assert [one.ended_at is None for one in kept] == [False] * 49 + [True]
+    assert kept[:48] == history[1:]
+
+
+def test_what_a_job_waits_for_is_noted_once_for_each_reason(make_fleet) -> None:
+    """In the incident that it recovers from, however long it waits and whatever is said meanwhile."""
+    fleet = make_fleet("n5")
+    fleet.apply(ev.NodeDrained(at=fleet.at, node="n5", actor="ada", reason="firmware"))
+    fleet.tick(40.0, silent=("n2",))
+    fleet.obey("n1")
+    assert fleet.job.state is JobState.WAITING
+    for words in ("called", "on their way", "in the wrong building", "found it"):
+        incident, actor = fleet.incident.id, "ada"
+        fleet.apply(ev.IncidentNoted(at=fleet.at, incident=incident, actor=actor, reason=words))
+    fleet.tick(5.0, silent=("n2",))
+    waits = [one.text for one in fleet.incident.entries if "waits" in one.text]
+    assert waits == [f"job llama waits: {fleet.job.reason}"]
+    assert "n5 is quarantined" in fleet.job.reason
