@@ -237,7 +237,7 @@ def _traced(traces: Path) -> str:
 
 
 def _noticed(order: list[str]) -> str:
-    """The first that fails: the likeliest scenarios, then unit tests, the other scenarios, seeds."""
+    """The first that fails: likely scenarios, then unit tests, the other scenarios, seeds."""
     scenarios, units, seeds = (
         [one.partition(" ")[2] for one in order if one.startswith(f"{kind} ")]
         for kind in ("scenario", "unit", "seed")

@@ -234,7 +234,7 @@ def test_a_job_keeps_its_newest_attempts(fleet) -> None:
 
 
 def test_what_a_job_waits_for_is_noted_once_for_each_reason(make_fleet) -> None:
-    """In the incident that it recovers from, however long it waits and whatever is said meanwhile."""
+    """In the incident that it recovers from, however long it waits, whatever is said meanwhile."""
     fleet = make_fleet("n5")
     fleet.apply(ev.NodeDrained(at=fleet.at, node="n5", actor="ada", reason="firmware"))
     fleet.tick(40.0, silent=("n2",))
