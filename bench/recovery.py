@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recovery_parts import one_machine
+from recovery_parts import nodes, one_machine
 
 Part = Callable[[Path, int], dict[str, Any]]
 
@@ -32,6 +32,9 @@ PARTS: dict[str, Part] = {
     "unchanged": one_machine.aegis_unchanged,
     "early": one_machine.aegis_early,
     "stopped": one_machine.aegis_stopped,
+    "node_killed": nodes.killed,
+    "node_cut": nodes.cut,
+    "node_cut_defaults": nodes.cut_defaults,
 }
 BASELINE = {"unchanged": "torchrun", "early": "torchrun_early", "inplace": "torchrun"}
 SHORT = ("torchrun", "unchanged")
