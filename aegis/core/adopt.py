@@ -6,9 +6,12 @@ adopted as it is; what stays incomplete for too long is stopped, and the job the
 
 from dataclasses import replace
 
-from aegis.core.cluster import Cluster, any_alive, launcher_of
+from aegis.core.cluster import Cluster, at_rest, launcher_of
+from aegis.core.words import listed
 from aegis.model.job import Attempt, Job, JobState, LauncherPhase, LauncherState, Member, StopKind
-from aegis.model.node import Node
+from aegis.model.node import Node, NodeState
+
+_LEAVING = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
 
 
 def adopt(cluster: Cluster, job: Job) -> bool:
@@ -21,14 +24,29 @@ def adopt(cluster: Cluster, job: Job) -> bool:
         cluster.put_job(replace(job, reason=taken))
         return True
     newest = [(node, one) for node, one in alive if one.generation == generation]
-    if _is_whole(job, newest):
+    leaving = [node.name for node, _ in newest if node.state in _LEAVING]
+    if _is_whole(job, newest) and leaving:
+        reason = f"its ranks run on {listed(leaving)}, which must be left"
+        _stop(cluster, job, newest, StopKind.SAVING, reason)
+    elif _is_whole(job, newest):
         _take_over(cluster, job, generation, newest)
     elif cluster.now - max(job.since, cluster.hears_since) >= cluster.policy.silence_seconds:
-        _stop_remains(cluster, job, generation, alive)
+        _stop(cluster, job, alive, StopKind.NOW, "some of its ranks run, others do not")
     else:
         reason = f"ranks of generation {generation} run on {len(newest)} of {job.spec.nodes} nodes"
         cluster.put_job(replace(job, reason=reason))
     return True
+
+
+def is_undecided(cluster: Cluster, job: Job, node: str, launcher: LauncherState) -> bool:
+    """Whether these ranks may yet be taken over, so that nothing is asked of their launcher."""
+    other = cluster.job_on(node)
+    return (
+        job.state is JobState.WAITING
+        and launcher.generation > job.generation
+        and not at_rest(launcher)
+        and (other is None or other.spec.name == job.spec.name)
+    )
 
 
 def _of_others(cluster: Cluster, job: Job, nodes: list[str]) -> str:
@@ -44,14 +62,9 @@ def _alive(cluster: Cluster, job: Job) -> list[tuple[Node, LauncherState]]:
     found = []
     for node in cluster.launched(job.spec.name):
         launcher = launcher_of(node, job.spec.name)
-        if launcher and launcher.generation > job.generation and _may_live(launcher):
+        if launcher and launcher.generation > job.generation and not at_rest(launcher):
             found.append((node, launcher))
     return sorted(found, key=lambda pair: min((rank.rank for rank in pair[1].ranks), default=0))
-
-
-def _may_live(launcher: LauncherState) -> bool:
-    """Whether it has ranks, or has not got rid of all of them yet."""
-    return any_alive(launcher) or launcher.phase is LauncherPhase.STOPPING
 
 
 def _is_whole(job: Job, found: list[tuple[Node, LauncherState]]) -> bool:
@@ -86,20 +99,24 @@ def _take_over(
     )
 
 
-def _stop_remains(
-    cluster: Cluster, job: Job, generation: int, found: list[tuple[Node, LauncherState]]
+def _stop(
+    cluster: Cluster,
+    job: Job,
+    found: list[tuple[Node, LauncherState]],
+    kind: StopKind,
+    reason: str,
 ) -> None:
     cluster.put_job(
         replace(
             job,
             state=JobState.STOPPING,
             since=cluster.now,
-            reason="some of its ranks run and others do not",
-            generation=generation,
+            reason=reason,
+            generation=max(one.generation for _, one in found),
             sequence=job.sequence + 1,
             members=_members(found),
             awaiting=frozenset(node.name for node, _ in found),
-            stop=StopKind.NOW,
+            stop=kind,
         )
     )
 

@@ -216,7 +216,7 @@ class Cluster(_Indexed):
 
 def _trains_another(node: Node, job: Job) -> bool:
     """Whether ranks of another job are alive there, by whoever has started them."""
-    return any(any_alive(one) for one in node.launchers if one.spec.name != job.spec.name)
+    return any(not at_rest(one) for one in node.launchers if one.spec.name != job.spec.name)
 
 
 def launcher_of(node: Node, job: str) -> LauncherState | None:

@@ -1,7 +1,7 @@
 """Moving a node between its states: out, drained, eased, back."""
 
 from aegis.core import lemons
-from aegis.core.cluster import Cluster, any_alive, holders, standing
+from aegis.core.cluster import Cluster, at_rest, holders, standing
 from aegis.core.incidents import close
 from aegis.core.index import AEGIS
 from aegis.model.incident import DecisionResult, Incident, IncidentState
@@ -51,7 +51,7 @@ def holds_ranks(cluster: Cluster, node: Node) -> bool:
     The last word of a node that is silent is old: its job alone knows whether it is given up.
     """
     silent = node.state is NodeState.UNKNOWN
-    if not silent and any(any_alive(launcher) for launcher in node.launchers):
+    if not silent and any(not at_rest(launcher) for launcher in node.launchers):
         return True
     job = cluster.job_on(node.name)
     return job is not None and (node.name in job.awaiting or node.name in _wanted(job))

@@ -10,7 +10,7 @@ their job wants of them. Lost, late and repeated reports therefore do no harm.
 """
 
 from aegis.core import recovery
-from aegis.core.adopt import adopt
+from aegis.core.adopt import adopt, is_undecided
 from aegis.core.cluster import ENDED, Cluster, launcher_of
 from aegis.core.fence import is_gone
 from aegis.core.places import NoPlace, choose
@@ -34,13 +34,18 @@ DO_NOT_REQUEUE = 93
 
 
 def assignments(cluster: Cluster, node: str) -> tuple[Assignment, ...]:
-    """The whole answer to a node: one for each job that has a launcher there."""
+    """The whole answer to a node: one for each job that has a launcher there.
+
+    None for ranks that this controller did not start and may yet take over.
+    """
     known = cluster.nodes.get(node)
     if known is None:
         return ()
+    pairs = [(cluster.jobs[launcher.spec.name], launcher) for launcher in known.launchers]
     return tuple(
-        _assignment(cluster, cluster.jobs[launcher.spec.name], node, launcher)
-        for launcher in known.launchers
+        _assignment(cluster, job, node, launcher)
+        for job, launcher in pairs
+        if not is_undecided(cluster, job, node, launcher)
     )
 
 

@@ -69,6 +69,7 @@ def _booted(node: Node, report: NodeReport) -> Node:
 
 
 def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
+    anew = report.session != node.agent_session  # what came back with it may follow in a moment
     node = replace(
         node,
         seen_at=cluster.now,
@@ -92,10 +93,17 @@ def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         node = _with_launcher(cluster, node, launcher, Sender.AGENT, report)
     named = {launcher.spec.name for launcher in report.launchers}
     contacts = tuple(
-        replace(one, by=None) if one.by is Sender.AGENT and one.job not in named else one
+        _missed(cluster, one, since_now=anew)
+        if one.by is Sender.AGENT and one.job not in named
+        else one
         for one in node.contacts
     )
     return replace(node, contacts=contacts) if contacts != node.contacts else node
+
+
+def _missed(cluster: Cluster, contact: Contact, *, since_now: bool) -> Contact:
+    """Of a launcher that its agent no longer names."""
+    return replace(contact, by=None, seen_at=cluster.now if since_now else contact.seen_at)
 
 
 def _from_launcher(cluster: Cluster, node: Node, report: NodeReport) -> Node:

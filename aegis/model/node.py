@@ -116,8 +116,8 @@ class Contact:
 
     job: str
     launcher: str
-    seen_at: float
-    by: Sender | None  # None: its agent speaks, and no longer of this launcher
+    seen_at: float  # or since when it is missed
+    by: Sender | None  # None: it is missed: its agent speaks, and no longer of this launcher
     session: int = 0  # of the launcher's own connection, used when the agent is away
     sequence: int = 0
     superseded: tuple[str, ...] = ()  # the newest 8 launchers that this one followed

@@ -197,7 +197,8 @@ class Takes:
     def _check_age(self, node: Node, incident: Incident) -> None:
         """What a node is taken for is of this boot, and young or still so."""
         fault, cluster = incident.faults[0], self.controller.cluster
-        assert fault.boot_id in ("", node.boot_id), f"{node.name} has rebooted since {incident.id}"
+        boots = {one.boot_id for one in incident.faults}
+        assert boots & {"", node.boot_id}, f"{node.name} has rebooted since {incident.id}"
         lasts = [one.device for one in node.conditions]
         sick = [one.name for one in node.devices if one.health is Health.UNHEALTHY]
         newest = max(one.observed_at for one in incident.faults)

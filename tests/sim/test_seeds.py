@@ -29,6 +29,10 @@ FOUND = {
     10442: "a late word from before a reboot displaced the launcher that came after",
     21180: "a reboot that was heard of twice started a generation beside one that ran",
     1581: "a link that was up again was taken for down after a restart",
+    1580: "an agent that came back condemned the launcher that had not come back yet",
+    611: "ranks that a controller without its log might adopt were told to stop by its answer",
+    675: "ranks that were adopted on a node that a person was draining trained on there",
+    830: "a node whose log was lost was quarantined while its launcher was stopping ranks",
 }
 
 

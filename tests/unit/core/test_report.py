@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from aegis.core.cluster import contact_of, launcher_of
+from aegis.core.cluster import Cluster, contact_of, launcher_of
+from aegis.model.event import ControllerStarted
 from aegis.model.fault import Condition, FaultClass, Severity
-from aegis.model.job import JobState, LauncherPhase
+from aegis.model.job import JobState, LauncherPhase, RankPhase
 from aegis.model.node import NodeReport, NodeState, Sender
 
 
@@ -117,3 +118,40 @@ def test_a_condition_says_itself_how_bad_it_is(fleet) -> None:
     )
     fleet.say("n3", conditions=(down,))
     assert (fleet.incident.device, fleet.incident.severity) == ("eno1", Severity.WARNING)
+
+
+def test_a_launcher_may_follow_its_agent_that_was_away(make_fleet) -> None:
+    """An agent that comes back has not missed it for as long as the agent itself was missed."""
+    fleet = make_fleet(silence_seconds=10)
+    for step in range(61, 65):
+        fleet.tick(4, silent=("n1",))
+        fleet.train("n2", step=step, checkpoint=50)
+    launcher = fleet.launchers.pop("n1")
+    fleet.say("n1", session=2)
+    fleet.tick(2)
+    assert fleet.job.state is JobState.RUNNING
+    fleet.launchers["n1"] = launcher
+    fleet.say("n1", session=2)
+    fleet.tick(9)
+    assert fleet.job.state is JobState.RUNNING
+    del fleet.launchers["n1"]
+    fleet.say("n1", session=2)
+    fleet.tick(11)
+    assert fleet.job.state is not JobState.RUNNING
+
+
+def test_ranks_that_have_exited_are_not_yet_gone(fleet) -> None:
+    """While their launcher is stopping, what they started may live: also where the log was lost."""
+    fleet.cluster = Cluster(policy=fleet.cluster.policy)
+    fleet.apply(ControllerStarted(at=fleet.at, epoch=2, version="test"))
+    launcher = replace(fleet.launchers["n1"], phase=LauncherPhase.STOPPING)
+    fleet.launchers["n1"] = launcher
+    fleet.say("n1")
+    fleet.fault("n1", "gpu.ecc.uncorrectable")
+    dead = tuple(replace(rank, phase=RankPhase.EXITED) for rank in launcher.ranks)
+    fleet.launchers["n1"] = replace(launcher, ranks=dead)
+    fleet.say("n1")
+    assert fleet.cluster.nodes["n1"].state is NodeState.DRAINING
+    fleet.launchers["n1"] = replace(launcher, ranks=dead, phase=LauncherPhase.IDLE)
+    fleet.say("n1")
+    assert fleet.cluster.nodes["n1"].state is NodeState.QUARANTINED
