@@ -22,10 +22,12 @@ listen to what broke the promise, until an operator starts it with --release-hol
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from aegis.controller.changes import Changes
 from aegis.controller.intake import Intake
@@ -44,6 +46,7 @@ from aegis.model.action import Action, Assign, Notify
 from aegis.model.event import (
     ControllerStarted,
     Event,
+    NodeHungUp,
     PolicyChanged,
     RulesLoaded,
 )
@@ -58,6 +61,7 @@ log = logging.getLogger(__name__)
 
 QUEUE_MAX = 4096
 BATCH_MAX = 256
+QUICK_SECONDS = 0.1  # while the ranks of a job are stopping
 TICK_SECONDS = 0.25  # while something is under way
 REST_SECONDS = 1.0
 SNAPSHOT_SECONDS = 600.0
@@ -135,6 +139,14 @@ class Loop:
         done = asyncio.get_running_loop().create_future()
         await self._queue.put(_Command(make, done))
         await done
+
+    def hung_up(self, node: str, session: int) -> None:
+        """A node has closed its last connection. Only a hint: with a full queue it is left out."""
+        done = asyncio.get_running_loop().create_future()
+        done.add_done_callback(lambda one: one.cancelled() or one.exception())
+        with contextlib.suppress(asyncio.QueueFull):
+            made = partial(NodeHungUp, node=node, session=session)
+            self._queue.put_nowait(_Command(lambda at: made(at=at), done))
 
     def answer(self, node: str, *, sequence: int = 0, spool: str = "") -> Answer:
         """What the node should be running, and what of its spool is on disk."""
@@ -293,8 +305,13 @@ class Loop:
         now = time.monotonic()
         if now < self._next_tick:
             return []
-        self._next_tick = now + (TICK_SECONDS if self._is_busy() else REST_SECONDS)
+        self._next_tick = now + self._pause()
         return self._intake.tick()
+
+    def _pause(self) -> float:
+        if any(job.state is JobState.STOPPING for job in self.state.cluster.jobs.values()):
+            return QUICK_SECONDS
+        return TICK_SECONDS if self._is_busy() else REST_SECONDS
 
     def _is_busy(self) -> bool:
         """Whether something waits for time to pass."""

@@ -44,11 +44,13 @@ class Streams:
         self._open[node, sender, job] = stream
         return stream
 
-    def leave(self, stream: Stream) -> None:
-        """A connection has ended."""
+    def leave(self, stream: Stream) -> bool:
+        """A connection has ended; whether it was the last of its node."""
         key = (stream.node, stream.sender, stream.job)
-        if self._open.get(key) is stream:
-            del self._open[key]
+        if self._open.get(key) is not stream:
+            return False
+        del self._open[key]
+        return all(node != stream.node for node, _sender, _job in self._open)
 
     def tell(self, nodes: Iterable[str]) -> None:
         """What these nodes should be running has changed."""

@@ -194,11 +194,14 @@ class Cluster(_Indexed):
             and self.can_start(node, job)
             and not _trains_another(node, job)
         ]
-        return sorted(free, key=self._trust)
+        return sorted(free, key=lambda node: self._trust(node, job))
 
-    def _trust(self, node: Node) -> tuple[bool, bool, str]:
-        """Ready ones before those on probation, and lemons last of each."""
-        return (node.state is not NodeState.READY, node.name in self.lemons, node.name)
+    def _trust(self, node: Node, job: Job) -> tuple[bool, bool, bool, str]:
+        """Ready ones before those on probation, lemons last of each, and the prepared first."""
+        launcher = launcher_of(node, job.spec.name)
+        unprepared = launcher is None or not launcher.standbys
+        is_lemon = node.name in self.lemons
+        return (node.state is not NodeState.READY, is_lemon, unprepared, node.name)
 
     def can_start(self, node: Node, job: Job) -> bool:
         """Whether the node's launcher of this job is heard and holds no ranks."""

@@ -2,7 +2,7 @@
 
 from aegis.core.cluster import Cluster, at_rest, contact_of, launcher_of
 from aegis.core.levels import is_fresh
-from aegis.model.job import Job, Member
+from aegis.model.job import Job, Member, StopKind
 from aegis.model.node import Node, Sender
 
 
@@ -38,6 +38,25 @@ def is_fenced(cluster: Cluster, job: Job, node: Node) -> bool:
     """
     heard = cluster.silent_since is None or node.held_by not in ("", "aegis")
     return heard and is_silent(cluster, node) and is_stalled(cluster, job)
+
+
+def is_deserted(cluster: Cluster, job: Job) -> bool:
+    """Whether all that the job still waits for hung up, and its ranks elsewhere died of a fault.
+
+    A process that is killed closes its connection; a node that only restarts its agent does so too,
+    but then no rank fails on the others. Without those no rank there can complete a step, and what
+    it would commit is refused.
+    """
+    if job.incident is None or job.stop is not StopKind.NOW or cluster.silent_since is not None:
+        return False
+    if len(job.awaiting) >= len(job.members):
+        return False
+    return all(_has_hung_up(cluster, cluster.nodes[name]) for name in job.awaiting)
+
+
+def _has_hung_up(cluster: Cluster, node: Node) -> bool:
+    since = node.hung_up_at
+    return since > cluster.hears_since and cluster.now - since >= cluster.policy.hung_up_seconds
 
 
 def is_silent(cluster: Cluster, node: Node) -> bool:

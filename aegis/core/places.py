@@ -63,7 +63,8 @@ def _left(cluster: Cluster, job: Job) -> str:
     for member in job.members:
         launcher = launcher_of(cluster.nodes[member.node], job.spec.name)
         same = launcher is not None and launcher.launcher == member.launcher
-        silent = cluster.nodes[member.node].state is NodeState.UNKNOWN
+        node = cluster.nodes[member.node]
+        silent = node.state is NodeState.UNKNOWN or node.hung_up_at > cluster.hears_since
         if launcher and same and not silent and not at_rest(launcher):
             return member.node
     return ""

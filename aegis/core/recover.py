@@ -12,7 +12,7 @@ their job wants of them. Lost, late and repeated reports therefore do no harm.
 from aegis.core import recovery
 from aegis.core.adopt import adopt, is_undecided
 from aegis.core.cluster import ENDED, Cluster, launcher_of
-from aegis.core.fence import is_gone
+from aegis.core.fence import is_deserted, is_gone
 from aegis.core.places import NoPlace, choose
 from aegis.model.fault import FaultClass
 from aegis.model.job import (
@@ -65,7 +65,7 @@ def _assignment(cluster: Cluster, job: Job, node: str, launcher: LauncherState) 
         return replace(order, finished=True, exit_code=job.ended_exit_code, reason=reason)
     member = Member(node=node, launcher=launcher.launcher, address=launcher.address)
     if job.state in (JobState.STARTING, JobState.RUNNING) and member in job.members:
-        return replace(order, world=_world(job))
+        return replace(order, world=_world(job), labels=cluster.nodes[node].labels)
     grace = cluster.policy.stop_grace_seconds if job.stop is StopKind.SAVING else 0.0
     return replace(
         order, stop=job.stop, stop_grace_seconds=grace, take_stacks=_has_hung(cluster, job)
@@ -274,6 +274,10 @@ def _await_stop(cluster: Cluster, job: Job) -> None:
     }
     if gone:
         job = replace(job, awaiting=job.awaiting - gone)
+        cluster.put_job(job)
+    if job.awaiting and is_deserted(cluster, job):
+        recovery.deserted(cluster, job)
+        job = replace(job, awaiting=frozenset())
         cluster.put_job(job)
     if job.awaiting:
         return

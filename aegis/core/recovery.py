@@ -64,6 +64,14 @@ def stopped(cluster: Cluster, job: Job) -> None:
             )
 
 
+def deserted(cluster: Cluster, job: Job) -> None:
+    """Nodes that hung up hold the job up no longer."""
+    seconds = duration(cluster.policy.hung_up_seconds)
+    text = f"{listed(sorted(job.awaiting))} hung up {seconds} ago or more: given up, with its ranks"
+    for incident in recovering(cluster, job.spec.name):
+        note(cluster, incident, EntryKind.PROGRESS, text)
+
+
 def started(cluster: Cluster, job: Job) -> None:
     """A new generation was ordered."""
     for incident in recovering(cluster, job.spec.name):

@@ -7,6 +7,7 @@ and phases, which never goes back.
 
 from aegis.core.cluster import Cluster, contact_of, launcher_of
 from aegis.core.progress import has_moved
+from aegis.model.event import NodeHungUp
 from aegis.model.job import LauncherPhase, LauncherState
 from aegis.model.node import Contact, Node, NodeReport, NodeState, Sender
 from aegis.model.record import replace
@@ -30,7 +31,7 @@ def hear(cluster: Cluster, report: NodeReport) -> bool:
     if _is_late(node, report):
         return False
     known = node
-    node = _booted(_awake(cluster, node), report)
+    node = _booted(_awake(cluster, replace(node, hung_up_at=0.0)), report)
     match report.sender:
         case Sender.AGENT:
             node = _from_agent(cluster, node, report)
@@ -39,6 +40,13 @@ def hear(cluster: Cluster, report: NodeReport) -> bool:
     cluster.put_node(node)
     _note_movement(cluster, known, node)
     return True
+
+
+def hang_up(cluster: Cluster, event: NodeHungUp) -> None:
+    """Note that the node's last connection is closed, unless it has spoken on a newer one."""
+    node = cluster.nodes.get(event.node)
+    if node and max(node.agent_session, node.launcher_session) <= event.session:
+        cluster.put_node(replace(node, hung_up_at=cluster.now))
 
 
 def _is_late(node: Node, report: NodeReport) -> bool:

@@ -23,7 +23,7 @@ from aegis.core.cluster import Cluster
 from aegis.core.index import OUT
 from aegis.core.invariants import check_touched
 from aegis.core.nodes import ease, settle
-from aegis.core.report import hear
+from aegis.core.report import hang_up, hear
 from aegis.model import event as ev
 from aegis.model.action import Action, Assign
 from aegis.model.fault import Condition, Evidence, Fault, FaultClass, Severity
@@ -56,6 +56,8 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
             correlate.receive(cluster, rules, event)
         case ev.Tick():
             watch.tick(cluster, rules, event)
+        case ev.NodeHungUp():
+            hang_up(cluster, event)
         case (
             ev.NodeCordoned()
             | ev.NodeUncordoned()

@@ -66,6 +66,15 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHungUp:
+    """The last connection of the node was closed, and none has taken its place yet."""
+
+    at: float
+    node: str
+    session: int  # of that connection: a word of a later one takes this back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCordoned:
     """An operator wants no new ranks on the node; the ones it has go on."""
 
@@ -229,6 +238,7 @@ Event: TypeAlias = (
     | NodeReported
     | FaultObserved
     | Tick
+    | NodeHungUp
     | NodeCordoned
     | NodeUncordoned
     | NodeDrained

@@ -136,6 +136,9 @@ class Node:
     incident: str | None = None  # the open incident that names this node
     seen_at: float = 0.0  # last word from agent or launcher, controller's clock
     agent_seen_at: float = 0.0
+    hung_up_at: float = (
+        0.0  # its last connection was closed, and it has not come back; 0: it is there
+    )
     agent_session: int = 0
     agent_sequence: int = 0
     boot_session: int = 0  # of the first word since its boot: older words are from before

@@ -56,6 +56,7 @@ class Policy:
     probation_seconds: float = 3600.0  # 0: a returned node is ready at once
     hold_down_seconds: float = 7.0  # a link must be down this long
     silence_seconds: float = 30.0  # a node or launcher without a word, its job without progress
+    hung_up_seconds: float = 0.4  # a node that hung up, its job's other ranks dead, is lost
     silent_fraction_max: float = 0.5  # more silent at once than this: suspect our own network
     gather_seconds: float = 5.0  # wait this long for spares to register before the first start
     start_seconds: float = 300.0  # for a generation to have all its ranks alive

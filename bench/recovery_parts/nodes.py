@@ -113,7 +113,8 @@ class Fleet:
         """Whether a node without ranks is heard, in service and ready to take them."""
         members, nodes = self.members(), (self.get("/api/v1/nodes") or {"items": []})["items"]
         spares = [one for one in nodes if one["name"] not in members and one["state"] == "ready"]
-        return any(one["standbys"] > 0 for node in spares for one in node["launchers"])
+        idle = [one for node in spares for one in node["launchers"] if not node["hung_up_at"]]
+        return any(one["standbys"] > 0 and one["phase"] == "idle" for one in idle)
 
     def wait(self, wanted: Callable[[], Any], what: str) -> None:
         """Until it is so."""

@@ -395,6 +395,10 @@ class Scenario:
             self.at = min(until, self.at + 1.0)
         return [*lines, *self._events(ev.Tick(at=self.at, agents_seen=heard))]
 
+    def do_hangup(self, plain, named):
+        session = self.reports[plain[0]].session
+        return self._events(ev.NodeHungUp(at=self.at, node=plain[0], session=session))
+
     def do_controller(self, plain, named):
         started = ev.ControllerStarted(at=self.at, epoch=self._next_epoch(), version="test")
         return self._events(started)

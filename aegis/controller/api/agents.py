@@ -52,7 +52,8 @@ async def stream(
     try:
         await _serve(socket, here, entered)
     finally:
-        here.streams.leave(entered)
+        if here.streams.leave(entered):
+            here.loop.hung_up(node, entered.session)
         log.info("stream ended: node=%s sender=%s session=%d", node, sender, entered.session)
 
 
