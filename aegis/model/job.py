@@ -228,6 +228,9 @@ class Assignment:
     finished: bool = False  # the job is done, failed or stopped: the launcher may exit
     exit_code: int = 0  # what the launcher should exit with when finished; 93: do not requeue
     reason: str = ""
+    labels: tuple[tuple[str, str], ...] = ()  # of the node: where copies of its memory must not go
+    suspect_since: float = 0.0  # checkpoints taken from then on are passed over; 0: none is
+    suspect_generation: int = 0  # if this generation or an older one took them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
