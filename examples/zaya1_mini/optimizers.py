@@ -96,7 +96,7 @@ class Zero:
             dist.all_reduce(loads)
         for router, load in zip(self.routers, loads, strict=True):
             # Every rank has the whole sum; the mean over ranks that follows leaves it as it is.
-            router.balance.grad = load / load.sum() - 1 / len(load)
+            router.balance.grad = (load - load.mean()) / load.sum().clamp(min=1)
             router.load.zero_()
 
     @torch.no_grad()
