@@ -49,9 +49,17 @@ def is_deserted(cluster: Cluster, job: Job) -> bool:
     """
     if job.incident is None or job.stop is not StopKind.NOW or cluster.silent_since is not None:
         return False
-    if len(job.awaiting) >= len(job.members):
+    if not any(_has_failed(cluster, job, member) for member in job.members):
         return False
     return all(_has_hung_up(cluster, cluster.nodes[name]) for name in job.awaiting)
+
+
+def _has_failed(cluster: Cluster, job: Job, member: Member) -> bool:
+    """Whether it says itself that a rank of this generation failed, and holds none any more."""
+    launcher = launcher_of(cluster.nodes[member.node], job.spec.name)
+    if launcher is None or launcher.launcher != member.launcher or not at_rest(launcher):
+        return False
+    return launcher.failure is not None and launcher.failure.generation == job.generation
 
 
 def _has_hung_up(cluster: Cluster, node: Node) -> bool:

@@ -23,6 +23,7 @@ from aegis.model.event import (
     ControllerStarted,
     Event,
     FaultObserved,
+    NodeHungUp,
     NodeReported,
     PolicyChanged,
     RulesLoaded,
@@ -54,6 +55,7 @@ class Memory:
     places: dict[_Key, tuple[int, int]] = field(default_factory=dict)
     seen: dict[Sender, set[str]] = field(default_factory=lambda: {one: set() for one in Sender})
     heard_at: dict[str, float] = field(default_factory=dict)
+    hung_up_at: dict[str, tuple[float, int]] = field(default_factory=dict)
     moved_at: dict[str, float] = field(default_factory=dict)
     streams: dict[_Key, Connection] = field(default_factory=dict)
     sessions: int = 0
@@ -197,10 +199,17 @@ class SimController:
         return connection
 
     def leave(self, connection: Connection) -> None:
-        """The node's end has closed it."""
+        """The node's end has closed it; that travels like a word of it, or is never noticed."""
         key = (connection.node, connection.sender, connection.job)
         if self.memory.streams.get(key) is connection:
             del self.memory.streams[key]
+            self.network.up(connection.node, connection.sender, lambda: self._hang_up(connection))
+
+    def _hang_up(self, connection: Connection) -> None:
+        name, same = connection.node, connection.epoch == self.epoch
+        if self.is_up and same and all(node != name for node, _, _ in self.memory.streams):
+            self.memory.hung_up_at[name] = self.scene.now, connection.session
+            self.step(NodeHungUp(at=self.scene.now, node=name, session=connection.session))
 
     def receive(self, connection: Connection, report: Report) -> None:
         """Take a report that came through the network, and answer it."""
@@ -238,6 +247,9 @@ class SimController:
             return
         self.memory.places[key] = place
         self.memory.heard_at[connection.node] = self.scene.now
+        _at, session = self.memory.hung_up_at.get(connection.node, (0.0, 0))
+        if session < connection.session:
+            self.memory.hung_up_at.pop(connection.node, None)
         for launcher in report.launchers:
             step_number = max((rank.step for rank in launcher.ranks), default=0)
             now = (launcher.generation, step_number)
@@ -248,6 +260,11 @@ class SimController:
     def silent_seconds(self, node: str) -> float:
         """How long this controller has not heard of the node."""
         return self.scene.now - max(self.memory.heard_at.get(node, 0.0), self.memory.since)
+
+    def has_hung_up(self, node: str) -> bool:
+        """Whether its last connection was closed so long ago that it need not be waited for."""
+        at, _session = self.memory.hung_up_at.get(node, (self.scene.now, 0))
+        return self.scene.now - at >= self.cluster.policy.hung_up_seconds
 
     def _answer(self, connection: Connection, origin: str, sequence: int) -> None:
         answer = Answer(

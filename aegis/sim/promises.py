@@ -192,12 +192,16 @@ class Promises:
             )
 
     def _check_over(self, job: Job) -> None:
-        """A generation is over: whoever still trains is given up: silent, and nothing moves."""
+        """A generation is over: whoever still trains is given up: silent, and nothing moves.
+
+        Or it has hung up, and its job was stopped by a fault, so that none elsewhere goes on.
+        """
         limit = self.controller.cluster.policy.silence_seconds
         memory = self.controller.memory
         moved = max(memory.moved_at.get(job.spec.name, 0.0), memory.since)
         for one in self._alive(job.spec.name):
-            if one.generation <= job.generation and not self._is_excused(one):
+            deserted = job.incident is not None and self.controller.has_hung_up(one.node)
+            if one.generation <= job.generation and not self._is_excused(one) and not deserted:
                 silent = self.controller.silent_seconds(one.node)
                 idle = self.scene.now - moved
                 text = f"generation {job.generation} is over, {one.launcher} has {one.generation}"
@@ -207,6 +211,7 @@ class Promises:
             node
             for node in self.controller.cluster.nodes
             if self.controller.silent_seconds(node) >= limit
+            or (job.incident is not None and self.controller.has_hung_up(node))
         ]
         self._excuse(silent_nodes, job)
 
