@@ -109,6 +109,10 @@ class Client:
         given = {name: value for name, value in query.items() if value not in (None, "")}
         return self._ask("GET", path + (f"?{urlencode(given)}" if given else ""))
 
+    def get_private(self, path: str) -> Any:
+        """What it answers to those who show a token."""
+        return self._ask("GET", path, is_private=True)
+
     def items(self, path: str, **query: object) -> Iterator[Any]:
         """All items of a list, page by page."""
         cursor = ""
@@ -140,14 +144,25 @@ class Client:
         """What the controller answers to a change. A request that is repeated is done once."""
         return self._ask("POST", path, body)
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    def delete(self, path: str) -> None:
+        """Take something away."""
+        self._ask("DELETE", path)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        is_private: bool = False,
+    ) -> Any:
         import httpx  # noqa: PLC0415  not for --help
 
         headers = {}
         if method != "GET":
             headers["idempotency-key"] = secrets.token_hex(16)
-            if token := self._token():
-                headers["authorization"] = f"Bearer {token}"
+        if (method != "GET" or is_private) and (token := self._token()):
+            headers["authorization"] = f"Bearer {token}"
         address = f"{self.url}/api/v1{path}"
         try:
             answer = httpx.request(
@@ -160,7 +175,7 @@ class Client:
                 Exit.UNREACHABLE,
             ) from error
         if answer.is_success:
-            return _json(answer.text, address)
+            return _json(answer.text, address) if answer.text else None
         raise self._refused(answer.status_code, answer.text)
 
     def _refused(self, status: int, text: str) -> CommandError:

@@ -15,6 +15,7 @@ examples:
   aegis incidents approve inc-000001 --reason "spare is warm"
   aegis incidents feedback inc-000001 wrong-node --reason "it was the switch"
 """
+_INDENT = " " * 10  # of the story's names
 _VERBS = {
     "approve": ("agree to what Aegis would do about it", "why; kept in the record", True),
     "deny": ("forbid what Aegis would do about it", "why; kept in the record", True),
@@ -103,8 +104,10 @@ def run_show(arguments: argparse.Namespace) -> int:
         show.as_json(incident)
         return Exit.OK
     for line in incident["story"]:
-        print(line)
-    print(f"\nWhat this is\n  {incident['means']}\n\nWhat to look at")
+        print(show.wrapped(line, _INDENT))
+    for version in dict.fromkeys(one["rules_digest"] for one in incident["decisions"]):
+        print(f"Rules     version {version}")
+    print(f"\nWhat this is\n{show.wrapped('  ' + incident['means'], '  ')}\n\nWhat to look at")
     for step in incident["check"]:
         print(f"  - {step}")
     print("\nTimeline")

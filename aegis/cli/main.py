@@ -29,6 +29,7 @@ _ORDER = (
     "rules",
     "pause",
     "resume",
+    "tokens",
     "scan",
     "faults",
 )

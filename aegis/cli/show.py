@@ -1,6 +1,9 @@
 """Printing: tables for people, JSON for programs."""
 
 import json
+import shutil
+import sys
+import textwrap
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -46,6 +49,22 @@ def ago(at: float | None) -> str:
 def moment(at: float | None) -> str:
     """A time in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) if at else "-"
+
+
+def wrapped(text: str, indent: str) -> str:
+    """Broken between words where a person's terminal ends; a program gets one line."""
+    if not sys.stdout.isatty():
+        return text
+    width = max(40, shutil.get_terminal_size().columns)
+    return textwrap.fill(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+        drop_whitespace=True,
+    )
 
 
 def shortened(text: str, width: int) -> str:

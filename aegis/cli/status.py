@@ -45,13 +45,19 @@ def _print(summary: dict[str, Any]) -> None:
             ("mode", f"{policy['mode']} for nodes, {policy['job_mode']} for jobs"),
             ("paused", _paused(summary["paused"])),
             ("approvals", _approvals(summary["approvals_waiting"])),
-            ("rules", summary["rules_digest"]),
+            ("rules", _rules(summary)),
             ("controller", f"{summary['version']}, epoch {summary['epoch']}"),
             ("hardware", "simulated" if summary["simulated"] else ""),
         ]
     )
     if summary["open_incidents"]:
         print("\nnext: aegis incidents --state open")
+
+
+def _rules(summary: dict[str, Any]) -> str:
+    refused = summary.get("reload_error", "")
+    why = f"; the last reload was refused: {refused}" if refused else ""
+    return f"{summary['rules_digest']}{why}"
 
 
 def _paused(paused: dict[str, Any] | None) -> str:

@@ -109,7 +109,7 @@ def run_add(arguments: argparse.Namespace) -> int:
         show.as_json(window)
         return Exit.OK
     until = show.moment(window["ends_at"])
-    print(f"{window['id']}: {window['kind']} for {_nodes(window)} until {until}")
+    print(f"{window['id']}: {window['kind']} of {_what(window)} until {until}")
     return Exit.OK
 
 
@@ -122,6 +122,13 @@ def run_end(arguments: argparse.Namespace) -> int:
     else:
         print(f"{arguments.window} is over")
     return Exit.OK
+
+
+def _what(window: dict[str, Any]) -> str:
+    """Of what it is, in words."""
+    classes = "" if window["fault_class"] == "*" else f"{window['fault_class']} on "
+    nodes = _nodes(window)
+    return classes + ("all nodes" if nodes == "*" else nodes)
 
 
 def _nodes(window: dict[str, Any]) -> str:

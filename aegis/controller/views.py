@@ -88,6 +88,7 @@ class Summary:
     epoch: int
     version: str
     as_of: float
+    reload_error: str = ""  # why rules and policy on disk are not those in force; empty: they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +296,7 @@ def summary(services: Services) -> Summary:
         epoch=cluster.epoch,
         version=services.version,
         as_of=time.time(),
+        reload_error=services.reloads.error,
     )
 
 
@@ -303,7 +305,7 @@ def _verdict(services: Services) -> tuple[Level, str]:
     cluster = services.cluster
     if alarm := _alarm(services) or _jobs_in_trouble(cluster):
         return Level.CRITICAL, alarm
-    if wanting := _wanting(cluster):
+    if wanting := _wanting(cluster) or _refused(services.reloads.error):
         return Level.DEGRADED, wanting
     nodes = len(cluster.nodes)
     if not nodes:
@@ -312,6 +314,13 @@ def _verdict(services: Services) -> tuple[Level, str]:
     stand = f"All {nodes} nodes are" if nodes > 1 else "The one node is"
     jobs = f"{running} job{'' if running == 1 else 's'} running"
     return Level.OK, f"{stand} in service; {jobs}; no open incident."
+
+
+def _refused(error: str) -> str:
+    first, *more = error.splitlines() or [""]
+    others = f" (and {len(more)} more)" if more else ""
+    told = f"the last reload was refused, and what was in force before still is: {first}{others}"
+    return told[0].upper() + told[1:] if error else ""
 
 
 def _alarm(services: Services) -> str:

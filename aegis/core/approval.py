@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import note, notice
-from aegis.core.words import duration, listed
+from aegis.core.words import duration, listed, who_must
 from aegis.model.incident import (
     Approval,
     DecisionResult,
@@ -19,8 +19,9 @@ from aegis.model.policy import Mode, Unanswered
 def standing(cluster: Cluster, incident: Incident, remedy: Remedy) -> tuple[bool, str]:
     """Whether people have agreed to the remedy, and how that stands in words."""
     asked, needed = incident.approval, cluster.policy.approvals_needed
+    waits = f"approve: Aegis waits for {who_must(needed)} to agree"
     if asked is None or asked.remedy is not remedy:
-        return False, "approve: Aegis waits for a person to agree"
+        return False, waits
     if asked.denied_by:
         return False, f"{asked.denied_by} forbade it: {asked.reason}"
     if asked.consented:
@@ -29,7 +30,7 @@ def standing(cluster: Cluster, incident: Incident, remedy: Remedy) -> tuple[bool
         return True, f"{listed(asked.agreed)} agreed"
     if asked.agreed:
         return False, f"approve: {listed(asked.agreed)} agreed, {needed} people must"
-    return False, "approve: Aegis waits for a person to agree"
+    return False, waits
 
 
 def is_forbidden(incident: Incident, remedy: Remedy) -> bool:
@@ -61,7 +62,8 @@ def ask(cluster: Cluster, incident: Incident, remedy: Remedy) -> Incident:
     asked, until = incident.approval, cluster.now + cluster.policy.approval_seconds
     if asked is not None and asked.remedy is remedy:
         return incident
-    approval = Approval(remedy=remedy, asked_at=cluster.now, expires_at=until)
+    needed = cluster.policy.approvals_needed
+    approval = Approval(remedy=remedy, asked_at=cluster.now, expires_at=until, needed=needed)
     return note(
         cluster,
         incident,

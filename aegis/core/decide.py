@@ -12,7 +12,7 @@ from aegis.core.cluster import Cluster, standing
 from aegis.core.incidents import cause
 from aegis.core.memory import Known
 from aegis.core.rails import TRAINING, Request, verdicts
-from aegis.core.words import REMEDIES, listed
+from aegis.core.words import REMEDIES, listed, once_agreed
 from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Alternative, Decision, DecisionResult, Incident, Remedy, Verdict
 from aegis.model.node import NodeState
@@ -75,7 +75,7 @@ def _by(cluster: Cluster, rules: RuleSet, rule: Rule, incident: Incident, why: s
         reason=_reason(request, rule, result, said, why),
         verdicts=said,
         alternatives=_alternatives(rule.remedy, incident.fault_class),
-        clears_when=_clears_when(incident, result, said),
+        clears_when=_clears_when(request, result, said),
         told=_own(rule.notify, Told.SEVERITY),
         verify=_own(rule.verify, Verify.POLICY),
     )
@@ -170,7 +170,7 @@ def _reason(
             held = f"; besides, it would be held by {listed([o.rail for o in others])}"
             return f"{asks}; the mode only lets Aegis say so{held if others else ''}"
         case DecisionResult.NEEDS_APPROVAL:
-            return f"{asks}, once a person agrees: `aegis incidents approve {incident.id}`"
+            return f"{asks}, once {_agreed(request)}"
         case DecisionResult.BLOCKED | DecisionResult.NOTHING:
             return f"{asks}; held by {listed(refused)}"
 
@@ -224,9 +224,14 @@ _CLEARS = {
 }
 
 
-def _clears_when(incident: Incident, result: DecisionResult, said: tuple[Verdict, ...]) -> str:
+def _agreed(request: Request) -> str:
+    must = once_agreed(request.cluster.policy.approvals_needed)
+    return f"{must}: `aegis incidents approve {request.incident.id}`"
+
+
+def _clears_when(request: Request, result: DecisionResult, said: tuple[Verdict, ...]) -> str:
     if result is DecisionResult.ACTED:
         return ""
     if result is DecisionResult.NEEDS_APPROVAL:
-        return f"a person agrees: `aegis incidents approve {incident.id}`"
+        return _agreed(request)
     return " and ".join(_CLEARS[one.rail] for one in said if not one.passed)

@@ -66,6 +66,15 @@ def ordered(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
     cluster.experience = _with(cluster.experience, kind, remedy, more)
 
 
+def refused(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
+    """It was ordered and not done, so it says nothing about what helps."""
+    kind = incident.fault_class
+    tried = _tried(cluster.experience, kind, remedy)
+    less = replace(tried, times=max(0, tried.times - 1), helped=min(tried.helped, tried.times - 1))
+    if tried.times:
+        cluster.experience = _with(cluster.experience, kind, remedy, less)
+
+
 def repaired(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
     """Its devices read as healthy afterwards."""
     kind = incident.fault_class

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from aegis.core.cluster import Cluster
 from aegis.model.fault import Fault
 from aegis.model.incident import Incident, Remedy
-from aegis.model.memory import Attempt, Memory, Seen
+from aegis.model.memory import KEPT_SECONDS, Attempt, Memory, Seen
 from aegis.model.record import replace
 from aegis.rules import Match, Scope
 
-KEPT_SECONDS = 7 * 86400.0
 SEEN_MAX = 200
 TRIED_MAX = 50
 BURST_SECONDS = 1.0  # faults alike that come so close together are kept as one with their count
@@ -64,6 +63,16 @@ def tried(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
     )
     kept = tuple(old for old in (*before.tried, one)[-TRIED_MAX:] if old.at > since)
     cluster.memories[node] = replace(before, tried=kept)
+
+
+def untried(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
+    """Forget the newest such attempt: it was refused, so nothing was tried."""
+    node = incident.node or ""
+    before = cluster.memories.get(node, Memory())
+    mine = [one for one in before.tried if (one.incident, one.remedy) == (incident.id, remedy)]
+    if mine:
+        kept = tuple(one for one in before.tried if one is not mine[-1])
+        cluster.memories[node] = replace(before, tried=kept)
 
 
 @dataclass(frozen=True, slots=True)

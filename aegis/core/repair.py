@@ -18,7 +18,7 @@ from aegis.core.nodes import enter
 from aegis.core.rails import Request
 from aegis.core.repair_outcome import follow, is_sick, is_well, with_recovery
 from aegis.core.repair_rails import APPROVABLE, CLEARS, hit, holders, plan, verdicts
-from aegis.core.words import REPAIR_VERBS, listed
+from aegis.core.words import REPAIR_VERBS, listed, once_agreed
 from aegis.model.incident import (
     Decision,
     DecisionResult,
@@ -244,17 +244,21 @@ def _reason(request: Request, rule: Rule, result: DecisionResult, said: tuple[Ve
         case DecisionResult.WOULD_ACT:
             return f"{asks}; the mode only lets Aegis say so"
         case DecisionResult.NEEDS_APPROVAL:
-            agree = f"`aegis incidents approve {request.incident.id}`"
-            return f"{asks}, once a person agrees: {agree}"
+            return f"{asks}, once {_agreed(request)}"
         case DecisionResult.BLOCKED | DecisionResult.NOTHING:
             return f"{asks}; held by {listed(refused)}"
+
+
+def _agreed(request: Request) -> str:
+    must = once_agreed(request.cluster.policy.approvals_needed)
+    return f"{must}: `aegis incidents approve {request.incident.id}`"
 
 
 def _clears_when(request: Request, result: DecisionResult, said: tuple[Verdict, ...]) -> str:
     if result is DecisionResult.ACTED:
         return ""
     if result is DecisionResult.NEEDS_APPROVAL:
-        return f"a person agrees: `aegis incidents approve {request.incident.id}`"
+        return _agreed(request)
     return " and ".join(CLEARS[one.rail] for one in said if not one.passed)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from aegis.core import experience, lemons, returning
+from aegis.core import experience, lemons, memory, returning
 from aegis.core.cluster import Cluster
 from aegis.core.incidents import close, note
 from aegis.core.index import AEGIS
@@ -130,6 +130,9 @@ def _failed(cluster: Cluster, node: Node, repair: Repair, text: str) -> None:
     refused = repair.state is OrderState.REFUSED
     ended = replace(repair, ended_at=cluster.now, text=repair.text or text)
     _keep(cluster, node, ended)
+    if refused:
+        memory.untried(cluster, incident, REMEDY[repair.order.verb])
+        experience.refused(cluster, incident, REMEDY[repair.order.verb])
     final = refused or returning.after(node, repair.order.id) is not None
     taken_for = "" if final else node.taken_for
     node = replace(cluster.nodes[node.name], taken_for=taken_for)

@@ -22,6 +22,16 @@ REPAIR_VERBS: dict[Remedy, str] = {
 }
 
 
+def who_must(agree: int) -> str:
+    """Whose word is needed."""
+    return "a person" if agree == 1 else f"{agree} people"
+
+
+def once_agreed(needed: int) -> str:
+    """What has to happen where people are asked."""
+    return "a person agrees" if needed == 1 else f"{needed} people agree"
+
+
 def duration(seconds: float) -> str:
     """Seconds as a person would say them."""
     if seconds < 60:

@@ -69,6 +69,7 @@ class Approval:
     reason: str = ""  # of the last who spoke
     expired: bool = False  # nobody answered in time, and people were told so
     consented: bool = False  # nobody answered in time, and the policy takes that for a yes
+    needed: int = 1  # how many must agree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from aegis.model.fault import FaultClass, Severity
 from aegis.model.incident import Remedy
 
+KEPT_SECONDS = 7 * 86400.0  # what is older is forgotten
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:

@@ -4,12 +4,14 @@ Each finding is the key it stands at and a sentence that says how to mend it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from aegis.model.fault import Severity
 from aegis.model.incident import Remedy
+from aegis.model.memory import KEPT_SECONDS
 from aegis.rules import where
 from aegis.rules.layers import Entry
-from aegis.rules.match import Match, Scope
+from aegis.rules.match import Match, Scope, span
 from aegis.rules.physical import PHYSICAL, SOFT
 from aegis.rules.problem import Problem
 from aegis.rules.rule import Guard, Rule, Rung
@@ -18,6 +20,7 @@ Path = tuple[int | str, ...]
 Found = Iterator[tuple[Path, str]]
 LADDER = list(Remedy)  # from least to most disruptive
 IDLE = (Remedy.COUNT, Remedy.NOTIFY)
+_FORGOTTEN = f"Aegis remembers {span(KEPT_SECONDS)}, and counts no further back: write that or less"
 _DRAINS = tuple(one for one in Remedy if one.value.startswith("drain"))
 
 
@@ -62,6 +65,8 @@ def _match(match: Match, path: Path) -> Found:
     counts = match.count > 1 or match.rate_per_second is not None
     if match.within_seconds is not None and not counts:
         yield (*path, "within"), "`within` counts nothing: give `count` above 1, or `rate`"
+    if (match.within_seconds or 0.0) > KEPT_SECONDS:
+        yield (*path, "within"), _FORGOTTEN
     if match.scope is not Scope.DEVICE and match.scope not in (Scope.GPU, Scope.NIC):
         timed = match.within_seconds is not None or match.rate_per_second is not None
         if not (counts and timed):
@@ -83,6 +88,8 @@ def _exceptions(rule: Rule) -> Found:
         path: Path = ("unless", number)
         if one == Match():
             yield path, "an exception without a condition: the rule would never fire"
+        if _is_whole(rule, one):
+            yield path, "it excepts all that the rule speaks of: the rule would never fire"
         strange = [name for name in one.classes if name not in rule.classes]
         if strange:
             text = f"the rule does not speak of {strange[0]}: take it out of the exception"
@@ -90,10 +97,24 @@ def _exceptions(rule: Rule) -> Found:
         yield from _match(one, path)
 
 
+def _is_whole(rule: Rule, exception: Match) -> bool:
+    """Whether the exception leaves nothing: it asks for nothing but what the rule asks for too."""
+    bare = replace(exception, classes=(), severities=(), device="*")
+    return (
+        exception != Match()
+        and bare == Match()
+        and (not exception.classes or set(rule.classes) <= set(exception.classes))
+        and (not exception.severities or set(_severities(rule)) <= set(exception.severities))
+        and exception.device in ("*", rule.device)
+    )
+
+
 def _ladder(rule: Rule) -> Found:
     seen: list[Rung] = []
     for number, rung in enumerate(rule.ladder):
         path: Path = ("if_fails", number - 1, "remedy") if number else ("remedy",)
+        if rung.within_seconds > KEPT_SECONDS and rung.attempts is not None:
+            yield (*path[:-1], "attempts_within"), _FORGOTTEN
         if seen:
             yield from _step(seen, rung, path, number)
         if rung.remedy.value in SOFT:

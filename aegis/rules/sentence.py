@@ -22,6 +22,17 @@ _WORDS: dict[str, list[str]] = {
     "verify": [one.value for one in Verify],
     "notify": [one.value for one in Told],
 }
+_KINDS = {
+    "int_type": "write a whole number",
+    "int_parsing": "write a whole number",
+    "int_from_float": "write a whole number",
+    "bool_type": "write true or false",
+    "bool_parsing": "write true or false",
+    "string_type": "write text, in quotes where YAML reads something else",
+    "list_type": "write a list: [one, another]",
+    "dict_type": "write names and values: {{rack: r7}}",
+    "greater_than_equal": "write {ge} or more",
+}
 _PARTS: dict[str, type[BaseModel]] = {
     "unless": ExceptionForm,
     "if_fails": RungForm,
@@ -48,8 +59,11 @@ def of(error: ErrorDetails, form: type[BaseModel]) -> str:  # noqa: PLR0911  one
             return said if said.startswith(("unknown ", f"{name} is ")) else f"{name}: {said}"
         case "model_type":
             return "a mapping of keys to values is expected here"
-        case _:
-            return f"{name} is {error['input']!r}: {error['msg'].lower()}"
+        case "too_short" | "string_too_short":
+            return f"{name} is empty: write something, or leave it out"
+        case kind:
+            mend = _KINDS.get(kind, error["msg"].lower()).format(**error.get("ctx", {}))
+            return f"{name} is {error['input']!r}: {mend}"
 
 
 def suggestion(word: object, known: list[str]) -> str:

@@ -10,6 +10,7 @@ from aegis.cli.client import add_options, guarded
 _MODES = ["observe", "notify", "approve", "enforce", "policy"]
 _EPILOG = """\
 examples:
+  aegis rules                                   those in force, in the order in which they are asked
   aegis rules show gpu.hang
   aegis rules check /etc/aegis/rules.d          mistakes with file, line and column
   aegis rules test /etc/aegis/rules.d --junit rules.xml
@@ -26,13 +27,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Check, test, show and explain rules, replay the past with them, set how far they may go."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
-    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    add_options(parser)
+    alone = {"rule": "", "offline": False, "rules": [], "no_shipped_rules": False}
+    parser.set_defaults(run=guarded(_later("tell.run_show")), **alone)
+    verbs = parser.add_subparsers(metavar="VERB")
     _check(verbs)
     _show(verbs)
     _explain(verbs)
     _simulate(verbs)
     _mode(verbs)
-    add_options(_verb(verbs, "reload", "let the controller read its rules anew", "tell.run_reload"))
+    reload = _verb(verbs, "reload", "let the controller read its rules anew", "tell.run_reload")
+    add_options(reload, of_verb=True)
 
 
 def _verb(verbs: Any, name: str, help_: str, function: str) -> argparse.ArgumentParser:
@@ -81,11 +86,12 @@ def _check(verbs: Any) -> None:
 
 
 def _show(verbs: Any) -> None:
-    shown = _verb(verbs, "show", "the rules in force, or one of them whole", "tell.run_show")
+    help_ = "the rules in force (without a verb: the same), or one of them whole"
+    shown = _verb(verbs, "show", help_, "tell.run_show")
     shown.add_argument("rule", nargs="?", default="", metavar="RULE")
     shown.add_argument("--offline", action="store_true", help="of the folders, not a controller's")
     _folders(shown)
-    add_options(shown)
+    add_options(shown, of_verb=True)
 
 
 def _explain(verbs: Any) -> None:
@@ -96,7 +102,7 @@ def _explain(verbs: Any) -> None:
         "--event", type=Path, metavar="FILE", help="a fault as YAML, and no controller"
     )
     _folders(explained)
-    add_options(explained)
+    add_options(explained, of_verb=True)
 
 
 def _simulate(verbs: Any) -> None:
@@ -111,7 +117,7 @@ def _simulate(verbs: Any) -> None:
         "--as-mode", choices=_MODES[:4], help="as if the policy's mode had been this"
     )
     _folders(simulated)
-    add_options(simulated)
+    add_options(simulated, of_verb=True)
 
 
 def _mode(verbs: Any) -> None:
@@ -120,4 +126,4 @@ def _mode(verbs: Any) -> None:
     mode.add_argument("mode", choices=_MODES, help="`policy`: as the policy says")
     mode.add_argument("--group", default="", help="only on nodes with this label `group`")
     mode.add_argument("--reason", required=True, help="why; kept in the record")
-    add_options(mode)
+    add_options(mode, of_verb=True)

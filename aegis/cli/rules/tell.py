@@ -219,7 +219,13 @@ def run_mode(arguments: argparse.Namespace) -> int:
 
 def run_reload(arguments: argparse.Namespace) -> int:
     """Let the controller read its rules and its policy anew."""
-    found = Client.of(arguments).post("/rules:reload", {})
+    try:
+        found = Client.of(arguments).post("/rules:reload", {})
+    except CommandError as error:
+        if error.code is not Exit.USAGE:
+            raise
+        # The mistake is in a file, and not on the command line.
+        raise CommandError(str(error), error.hint, Exit.FAILURE) from error
     if arguments.output == "json":
         show.as_json({"digest": found["digest"], "rules": len(found["rules"])})
     else:

@@ -1,14 +1,18 @@
 """Maintenance and silences: announced, listed, ended."""
 
+import difflib
+import fnmatch
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from fastapi import APIRouter
 
 from aegis.controller.api.access import Here, Operator
 from aegis.controller.api.once import OnceRoute
-from aegis.controller.problems import RESPONSES, not_found
+from aegis.controller.problems import RESPONSES, ProblemError, not_found
 from aegis.controller.views import Reason
 from aegis.model.event import WindowEnded, WindowSet
+from aegis.model.fault import FaultClass
 from aegis.model.window import Window, WindowKind
 
 router = APIRouter(tags=["windows"], responses=RESPONSES, route_class=OnceRoute)
@@ -45,6 +49,7 @@ async def list_windows(here: Here) -> WindowPage:
 @router.post("/windows")
 async def set_window(body: WindowRequest, here: Here, token: Operator) -> Window:
     """Announce maintenance, or ask for silence."""
+    _refuse_unknown(body.fault_class)
     before = set(here.cluster.windows)
     await here.loop.command(
         lambda at: WindowSet(
@@ -61,6 +66,19 @@ async def set_window(body: WindowRequest, here: Here, token: Operator) -> Window
     )
     (made,) = [one for name, one in here.cluster.windows.items() if name not in before]
     return made
+
+
+def _refuse_unknown(wanted: str) -> None:
+    """A window that fits no class of faults would silence nothing, and nobody would notice."""
+    classes = [one.value for one in FaultClass]
+    if fnmatch.filter(classes, wanted):
+        return
+    close = difflib.get_close_matches(wanted, classes, n=1)
+    raise ProblemError(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        f"no class of faults fits {wanted!r}",
+        f"did you mean {close[0]!r}?" if close else "`aegis faults` lists them",
+    )
 
 
 @router.post("/windows/{name}:end")

@@ -107,6 +107,14 @@ def bandwidth(output: str) -> float | None:
     return float(rows[-1]) if rows else None
 
 
+def _silences(silent: Mapping[str, str]) -> str:
+    """Why ports have no figure; what is so of many is said once."""
+    names: dict[str, list[str]] = {}
+    for name, why in silent.items():
+        names.setdefault(why, []).append(name)
+    return "; ".join(f"{', '.join(ports)}: {why}" for why, ports in names.items())
+
+
 def looped(measured: Mapping[str, float | str], gate: float | None, seconds: float) -> Step:
     """Each port's loopback: a figure in Gb/s, or why there is none."""
     silent = {name: one for name, one in measured.items() if isinstance(one, str)}
@@ -116,7 +124,7 @@ def looped(measured: Mapping[str, float | str], gate: float | None, seconds: flo
     if low:
         state, text = StepState.FAIL, f"too slow: {', '.join(low)}"
     elif silent:
-        state, text = StepState.UNKNOWN, "; ".join(f"{name}: {why}" for name, why in silent.items())
+        state, text = StepState.UNKNOWN, _silences(silent)
     else:
         state, text = StepState.PASS, f"{len(speeds)} ports, the slowest at {least:.0f} Gb/s"
     return Step(

@@ -136,6 +136,7 @@ function Banners({ store }: { store: State }) {
     <div class="banners" role="status">
       {store.connection === "lost" && <LostBanner store={store} />}
       {store.summary && <ModeBanner summary={store.summary} />}
+      {store.summary && <ReloadBanner summary={store.summary} />}
     </div>
   );
 }
@@ -153,6 +154,19 @@ function LostBanner({ store }: { store: State }) {
           </>
         )}{" "}
         {store.error ? store.error.message : "Refreshing every 10 s meanwhile."}
+      </span>
+    </p>
+  );
+}
+
+function ReloadBanner({ summary }: { summary: Summary }) {
+  if (!summary.reload_error) return null;
+  return (
+    <p class="banner banner-held">
+      <Icon name="warning" />
+      <span>
+        <strong>The last reload was refused;</strong> the rules and the policy from before stay in
+        force: <code>{summary.reload_error}</code>
       </span>
     </p>
   );

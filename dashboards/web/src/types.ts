@@ -14,6 +14,7 @@ export interface Approval {
   readonly reason: string;
   readonly expired: boolean;
   readonly consented: boolean;
+  readonly needed: number;
 }
 
 export interface Attempt {
@@ -414,6 +415,7 @@ export interface Node {
   readonly incident: string | null;
   readonly seen_at: number;
   readonly agent_seen_at: number;
+  readonly hung_up_at: number;
   readonly agent_session: number;
   readonly agent_sequence: number;
   readonly boot_session: number;
@@ -517,6 +519,7 @@ export interface Policy {
   readonly probation_seconds: number;
   readonly hold_down_seconds: number;
   readonly silence_seconds: number;
+  readonly hung_up_seconds: number;
   readonly silent_fraction_max: number;
   readonly gather_seconds: number;
   readonly start_seconds: number;
@@ -675,6 +678,7 @@ export interface Summary {
   readonly epoch: number;
   readonly version: string;
   readonly as_of: number;
+  readonly reload_error: string;
 }
 
 export interface Suppressed {

@@ -64,6 +64,23 @@ def test_a_minted_token_is_alone_on_stdout(shared, agent):
     agent(shared, "c3", token=token.strip()).send()
 
 
+def test_tokens_of_people_are_made_listed_and_revoked(make, tmp_path):
+    """A name for each person, so that the record says who did what."""
+    program = make().start()
+    (tmp_path / "ada").write_text(program.cli("tokens", "add", "ada").stdout)
+    ada = {"token_file": tmp_path / "ada"}
+    assert program.cli("pause", "--reason", "x", **ada).returncode == 0
+    assert program.cli("tokens", **ada).returncode == 4
+    listed = json.loads(program.cli("tokens", "-o", "json").stdout)
+    (mine,) = [one for one in listed if one["name"] == "ada"]
+    assert mine["role"] == "operator"
+    assert mine["id"] in program.cli("tokens", "list").stdout
+    assert program.cli("tokens", "revoke", mine["id"]).returncode == 0
+    assert program.cli("resume", "--reason", "x", **ada).returncode == 4
+    again = program.cli("tokens", "revoke", mine["id"])
+    assert again.returncode == 3
+
+
 def test_a_node_says_what_reads_it_and_what_was_suppressed(shared, agent):
     """Who doubts a number sees where it comes from, and what did not come one by one."""
     suppressed = Suppressed(fault_class=FaultClass.GPU_ECC_CORRECTABLE, merged=9_999, dropped=3)

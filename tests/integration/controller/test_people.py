@@ -2,8 +2,6 @@
 
 import json
 
-import httpx
-
 
 def opened(program, agent, node):
     """An incident about a new node of this name; its id."""
@@ -43,12 +41,9 @@ def test_two_people_are_two_tokens(make, agent, tmp_path):
     """One person cannot be both."""
     program = approving(make, tmp_path, approvals_needed=2)
     incident, _speaker = opened(program, agent, "p1")
-    headers = {"authorization": f"Bearer {program.admin_token}"}
     tokens = {}
     for name in ("alice", "bob"):
-        body = {"role": "operator", "name": name}
-        minted = httpx.post(f"{program.url}/api/v1/tokens", json=body, headers=headers).json()
-        (tmp_path / name).write_text(minted["token"])
+        (tmp_path / name).write_text(program.cli("tokens", "add", name).stdout)
         tokens[name] = tmp_path / name
 
     def agree(name):
@@ -56,7 +51,8 @@ def test_two_people_are_two_tokens(make, agent, tmp_path):
             "incidents", "approve", incident, "--reason", "yes", token_file=tokens[name]
         )
 
-    assert "waits for a person to agree" in agree("alice").stdout
+    assert "waits for 2 people to agree" in program.cli("incidents", "show", incident).stdout
+    assert "waits for 1 more (alice did) to agree" in agree("alice").stdout
     twice = agree("alice")
     assert (twice.returncode, "another person must" in twice.stderr) == (6, True)
     assert agree("bob").returncode == 0
@@ -130,9 +126,14 @@ def test_a_window_is_announced_listed_and_ended(make, agent):
     wrong = program.cli("windows", "add", "silence", "--for", "soon", "--reason", "x")
     assert wrong.returncode == 2
     assert "write 90s, 30m, 2h or 1d" in wrong.stderr
+    ask = ("windows", "add", "silence", "--for", "1h", "--reason", "x", "--class")
+    misspelt = program.cli(*ask, "nic.link.dwon")
+    assert misspelt.returncode == 2
+    assert "did you mean 'nic.link.down'?" in misspelt.stderr
+    assert program.cli("windows").stdout == "no window is open or to come\n"
     words = ("windows", "add", "maintenance", "--node", "p1", "--for", "2h", "--reason", "reseat")
     done = program.cli(*words)
-    assert done.stdout.startswith("win-000001: maintenance for p1 until 20"), done.stderr
+    assert done.stdout.startswith("win-000001: maintenance of p1 until 20"), done.stderr
     assert "reseat" in program.cli("windows", "list").stdout
     incident, speaker = opened(program, agent, "p1")
     assert "nobody is told: maintenance win-000001" in (

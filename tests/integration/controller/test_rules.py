@@ -55,13 +55,17 @@ def test_a_bad_file_keeps_the_rules_that_were(make, tmp_path, patiently):
     digest = program.json("/rules")["digest"]
     site(tmp_path, OWN.replace("gpu.coredump", "gpu.coredmp"))
     done = program.cli("rules", "reload")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert (
         "site.yaml:5:50: unknown class 'gpu.coredmp': did you mean 'gpu.coredump'?" in done.stderr
     )
     assert program.json("/rules")["digest"] == digest
     assert program.metric("aegis_config_last_reload_successful")[""] == 0
-    assert "gpu.coredmp" in program.cli("rules", "show").stdout
+    assert "gpu.coredmp" in program.cli("rules").stdout
+    status = program.cli("status")
+    assert status.returncode == 10
+    assert status.stdout.startswith("DEGRADED: The last reload was refused, and what was in force")
+    assert "site.yaml:5:50: unknown class 'gpu.coredmp'" in status.stdout
     site(tmp_path, OWN.replace("Core dump", "A core dump"))
     os.kill(program.process.pid, signal.SIGHUP)
     patiently(lambda: program.json("/rules")["digest"] != digest, "the mended rules")

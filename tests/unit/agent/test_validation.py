@@ -110,7 +110,8 @@ def test_loopback_is_judged_by_its_slowest_port():
     assert judging.looped({"fab0": 391.4, "fab1": 391.0}, 350, 2.0).state == "pass"
     slow = judging.looped({"fab0": 391.4, "fab1": 190.2}, 350, 2.0)
     assert (slow.state, slow.text, slow.value) == ("fail", "too slow: fab1", "190 Gb/s")
-    assert judging.looped({"fab0": "not installed"}, None, 0.0).state == "unknown"
+    missing = judging.looped(dict.fromkeys(("fab0", "fab1"), "not installed"), None, 0.0)
+    assert (missing.state, missing.text) == ("unknown", "fab0, fab1: not installed")
 
 
 def test_a_program_that_speaks_as_perftest_does_is_run_twice(tmp_path, monkeypatch):

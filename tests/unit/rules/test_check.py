@@ -128,7 +128,35 @@ def laid(*bodies: str) -> RuleSet:
             "5:64",
             "the rule does not speak of gpu.coredump: take it out of the exception",
         ),
-        ("remedy: notify, labels: [rack]", "5:64", "labels is ['rack']: input should be a valid"),
+        (
+            "remedy: notify, labels: [rack]",
+            "5:64",
+            "labels is ['rack']: write names and values: {rack: r7}",
+        ),
+        ("remedy: notify, references: no", "5:68", "references is False: write a list"),
+        ("remedy: notify, references: [no]", "5:69", "references is False: write text, in quotes"),
+        ("remedy: notify, count: many", "5:63", "count is 'many': write a whole number"),
+        ("remedy: notify, count: 0", "5:63", "count is 0: write 1 or more"),
+        (
+            "remedy: notify, count: 3, within: 30d",
+            "5:74",
+            "Aegis remembers 7d, and counts no further back: write that or less",
+        ),
+        (
+            "remedy: restart, attempts: 1, attempts_within: 30d, if_fails: [{remedy: drain_now}]",
+            "5:87",
+            "Aegis remembers 7d, and counts no further back: write that or less",
+        ),
+        (
+            "remedy: notify, unless: {class: gpu.lost}",
+            "5:64",
+            "it excepts all that the rule speaks of: the rule would never fire",
+        ),
+        (
+            "severity: error, remedy: notify, unless: {severity: [error, fatal]}",
+            "5:81",
+            "it excepts all that the rule speaks of: the rule would never fire",
+        ),
         ("remedy: notify, verify: fulll", "5:64", "unknown verify 'fulll': did you mean 'full'?"),
         (
             "remedy: notify, guard: {buget: 1}",

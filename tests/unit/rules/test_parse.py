@@ -93,7 +93,7 @@ def test_the_digest_changes_with_the_text() -> None:
         ),
         (
             HEAD + RULE.replace("title: A", "title: 5"),
-            "site.yaml:6:12: title is 5: input should be a valid string",
+            "site.yaml:6:12: title is 5: write text, in quotes where YAML reads something else",
         ),
         (
             HEAD + RULE + "    for: -1\n",
