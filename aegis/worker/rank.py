@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -47,20 +47,29 @@ def detach(order: RankOrder, parent: int) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    for descriptor, path in ((1, order.stdout), (2, order.stderr)):
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(opened, descriptor)
-        os.close(opened)
+    redirect(1, order.stdout)
+    redirect(2, order.stderr)
     os.environ.update(order.environment)
     os.chdir(order.folder)
 
 
-def run(order: RankOrder) -> int:
+def redirect(descriptor: int, path: str) -> None:
+    """Have what is written there go into this file."""
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(opened, descriptor)
+    os.close(opened)
+
+
+def be_seen(order: RankOrder) -> None:
+    """Leave what this rank says when it is asked beside its output."""
+    stacks.answer(Path(order.stderr).parent)
+    stacks.record_flights(Path(order.stderr).parent)
+
+
+def run(order: RankOrder, tell: Callable[[BaseException], None] | None = None) -> int:
     """Run the user's script as if Python had been started on it; its exit status."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     faulthandler.enable()
-    stacks.answer(Path(order.stderr).parent)
-    stacks.record_flights(Path(order.stderr).parent)
     _draw_anew()
     sys.argv = [order.target, *order.arguments]
     try:
@@ -71,7 +80,7 @@ def run(order: RankOrder) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException as error:  # noqa: BLE001  whatever a script raises is its failure
-        _tell(error)
+        (tell or tell_failure)(error)
         return 1
     return 0
 
@@ -105,9 +114,9 @@ def _status(code: object) -> int:
     return 1
 
 
-def _tell(error: BaseException) -> None:
+def tell_failure(error: BaseException) -> None:
     """Print the traceback as Python would, and keep it where the launcher looks for the cause."""
-    trace = _from_script(error.__traceback__)
+    trace = from_script(error.__traceback__)
     sys.excepthook(type(error), error, trace)
     path = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
     if not path or Path(path).exists():  # @record was first
@@ -122,7 +131,7 @@ def _tell(error: BaseException) -> None:
         print(f"the error file was not written: {trouble}", file=sys.stderr)  # noqa: T201
 
 
-def _from_script(trace: TracebackType | None) -> TracebackType | None:
+def from_script(trace: TracebackType | None) -> TracebackType | None:
     """The traceback without the frames that led to the script; none where it never ran."""
     ours = {__file__, "<frozen runpy>", runpy.__file__}
     while trace is not None and trace.tb_frame.f_code.co_filename in ours:

@@ -9,9 +9,10 @@ import sys
 
 from aegis_agent.launcher import environment, folders, options
 from aegis_agent.launcher.embedded import controller_for
+from aegis_agent.launcher.errors import UnusableError, UsageError
 from aegis_agent.launcher.launcher import Launcher
 from aegis_agent.launcher.links import DeniedError
-from aegis_agent.launcher.options import Options, UnusableError, UsageError, parse_tee
+from aegis_agent.launcher.options import Options, parse_tee
 
 _FAILED, _USAGE, _DENIED = 1, 2, 4
 

@@ -1,16 +1,22 @@
 """The two processes that a launcher owns: the one that opens stores, the one that forks ranks."""
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aegis_agent.launcher import environment
+from aegis_agent.launcher.ahead import Moment
+from aegis_agent.launcher.errors import UnusableError
 from aegis_agent.launcher.generation import Generation, Rank
 from aegis_agent.launcher.helpers import Helper
-from aegis_agent.launcher.options import Options, UnusableError
+from aegis_agent.launcher.options import Options, import_folder
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +35,13 @@ class Crew:
 
     options: Options
     listener: Listener
+    output_folder: Path  # of standbys
     store_port: int = 0  # of the unused store; 0: none is open
     parent_ready: asyncio.Event = field(default_factory=asyncio.Event)
+    _waiting: int = 0  # standbys at the gate
+    _moment: Moment = field(default_factory=Moment)
+    _said: set[str] = field(default_factory=set)  # what was said of standbys and modules, once
+    _preload: list[str] = field(init=False)
     _begun: asyncio.Future[str] | None = None  # the store's answer: why not, or nothing
     _retired: int = 0
     _store: Helper = field(init=False)
@@ -42,9 +53,23 @@ class Crew:
         self._store = Helper(
             "aegis.worker.store", address, settled, self._store_said, self._store_died
         )
+        self._preload = []  # the parent's further arguments
+        self._set_preload(self.options.ahead.preload)
         self._parent = Helper(
-            "aegis.worker.parent", [], settled, self._parent_said, self._parent_died
+            "aegis.worker.parent", self._preload, settled, self._parent_said, self._parent_died
         )
+
+    def _set_preload(self, modules: Sequence[str]) -> None:
+        folder = import_folder(self.options.command)
+        self._preload[:] = [",".join(modules), folder] if modules else []
+
+    @property
+    def standbys(self) -> int:
+        """How many ranks could start here at once."""
+        if not self.parent_ready.is_set():
+            return 0
+        ahead = self.options.ahead.standbys
+        return self._waiting if ahead else self.options.spec.ranks_per_node
 
     async def run(self) -> None:
         """Keep both running until cancelled or closed."""
@@ -82,8 +107,29 @@ class Crew:
             self._retired = generation
             self._store.tell(op="retire", generation=generation, refused=refused)
 
+    def keep_standbys(self, generation: Generation | None) -> None:
+        """Have standbys made when it is time to."""
+        count = self.options.ahead.standbys
+        if not count or not self.parent_ready.is_set():
+            return
+        if not self._moment.has_come(generation, time.monotonic()):
+            return
+        command, folder = self.options.command, self.options.checkpoint_folder
+        self._parent.tell(
+            op="standbys",
+            count=count,
+            kind=command.kind,
+            target=command.target,
+            arguments=list(command.arguments),
+            environment=environment.of_job(self.options.spec),
+            gated=environment.GATED,
+            guarded=[] if folder is None else [str(folder)],
+            folder=str(Path.cwd()),
+            output=str(self.output_folder),
+        )
+
     def start(self, generation: Generation, rank: Rank) -> None:
-        """Have a rank forked."""
+        """Have a standby become a rank, or a rank forked."""
         command, spec = self.options.command, self.options.spec
         settled = environment.of_rank(
             spec, generation.assignment, generation.world, generation.group_rank, rank.local_rank
@@ -116,13 +162,33 @@ class Crew:
                 self.listener.changed()
             case "failed":
                 self.listener.unusable(_needs(message["reason"]))
+            case "standbys":
+                self._waiting = message["ready"]
+                self.listener.changed()
+            case "standby_failed":
+                reason = message["reason"]
+                self._say_once(f"a standby failed, ranks are forked instead: {reason}")
+            case "unfit":
+                self._drop(message["module"], message["reason"])
             case "started" | "exited" | "refused":
                 self.listener.rank_said(message)
             case _:
                 pass
 
+    def _drop(self, module: str, reason: str) -> None:
+        """The parent ends over a module; the next one does without it."""
+        left = [name for name in self._preload[0].split(",") if name != module]
+        self._set_preload(left)
+        self._say_once(f"the module {module} is not preloaded: {reason}")
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            _log.warning("%s", sentence)
+
     def _parent_died(self, status: int) -> None:
         self.parent_ready.clear()
+        self._waiting, self._moment = 0, Moment()
         self.listener.parent_died(status)
 
     def _store_said(self, message: dict[str, Any]) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import httpx
 
-from aegis_agent.launcher.options import Options, UnusableError
+from aegis_agent.launcher.errors import UnusableError
+from aegis_agent.launcher.options import Options
 
 _READY_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05

@@ -4,6 +4,35 @@ from collections.abc import Mapping
 
 from aegis.model.job import Assignment, JobSpec, World
 
+# What a standby cannot know before it has a place, beside what is our own.
+GATED = (
+    "RANK",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_ERROR_FILE",
+)
+
+
+def of_job(spec: JobSpec) -> dict[str, str]:
+    """What every rank of the job finds there, whatever its place and generation."""
+    size = str(spec.nodes * spec.ranks_per_node)
+    return {
+        "WORLD_SIZE": size,
+        "LOCAL_WORLD_SIZE": str(spec.ranks_per_node),
+        "GROUP_WORLD_SIZE": str(spec.nodes),
+        "ROLE_WORLD_SIZE": size,
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RUN_ID": spec.name,
+        "TORCHELASTIC_MAX_RESTARTS": str(spec.restarts_max),
+        "AEGIS_JOB": spec.name,
+        "AEGIS_CHECKPOINT_FOLDER": spec.checkpoint_folder,
+    }
+
 
 def of_rank(
     spec: JobSpec,
@@ -13,28 +42,24 @@ def of_rank(
     local_rank: int,
 ) -> dict[str, str]:
     """What the rank finds in its environment beside what the launcher was started with."""
-    size = len(world.members) * world.ranks_per_node
-    rank = group_rank * world.ranks_per_node + local_rank
-    return {
-        "RANK": str(rank),
+    size = str(len(world.members) * world.ranks_per_node)
+    rank = str(group_rank * world.ranks_per_node + local_rank)
+    return of_job(spec) | {
+        "RANK": rank,
         "LOCAL_RANK": str(local_rank),
-        "WORLD_SIZE": str(size),
+        "WORLD_SIZE": size,
         "LOCAL_WORLD_SIZE": str(world.ranks_per_node),
         "GROUP_RANK": str(group_rank),
         "GROUP_WORLD_SIZE": str(len(world.members)),
-        "ROLE_RANK": str(rank),
-        "ROLE_WORLD_SIZE": str(size),
-        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": size,
         "MASTER_ADDR": world.master_address,
         "MASTER_PORT": str(world.master_port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TORCHELASTIC_RUN_ID": spec.name,
         "TORCHELASTIC_RESTART_COUNT": str(assignment.generation - 1),
-        "TORCHELASTIC_MAX_RESTARTS": str(spec.restarts_max),
-        "AEGIS_JOB": spec.name,
         "AEGIS_GENERATION": str(assignment.generation),
         "AEGIS_EPOCH": str(assignment.epoch),
-        "AEGIS_CHECKPOINT_FOLDER": spec.checkpoint_folder,
+        "AEGIS_LABELS": ",".join(f"{name}={value}" for name, value in assignment.labels),
+        "AEGIS_SUSPECT": f"{assignment.suspect_since}:{assignment.suspect_generation}",
     }
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from aegis_agent.launcher.options import UnusableError
+from aegis_agent.launcher.errors import UnusableError
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  pages belong into memory; the folder has a random name
 _PREFIX = "aegis-run-"

@@ -23,6 +23,7 @@ from aegis.model.job import (
     World,
 )
 from aegis_agent.launcher.crew import Crew, Listener
+from aegis_agent.launcher.errors import UnusableError
 from aegis_agent.launcher.failure import signal_name
 from aegis_agent.launcher.folders import fenced_generation
 from aegis_agent.launcher.generation import Generation, prepare, without_ranks
@@ -30,7 +31,7 @@ from aegis_agent.launcher.hangs import Hangs
 from aegis_agent.launcher.isolation import Isolation, Verdict
 from aegis_agent.launcher.links import Links
 from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
-from aegis_agent.launcher.options import Options, UnusableError, parse_tee
+from aegis_agent.launcher.options import Options, parse_tee
 from aegis_agent.launcher.output import Output, streams
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Launcher:
                 parent_died=self._parent_died,
                 unusable=self._unusable,
             ),
+            output_folder=logs,
         )
         self._links = Links(
             job=options.spec.name,
@@ -127,7 +129,7 @@ class Launcher:
             store_port=self._crew.store_port,
             generation=number,
             epoch=self._standing.epoch,
-            standbys=options.spec.ranks_per_node if self._crew.parent_ready.is_set() else 0,
+            standbys=self._crew.standbys,
         )
         generation = self._generation
         if generation is None or (generation.number < number and not generation.alive):
@@ -338,6 +340,7 @@ class Launcher:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             generation = self._generation
+            self._crew.keep_standbys(generation)
             if generation is None:
                 continue
             if generation.alive:

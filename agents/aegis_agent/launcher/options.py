@@ -16,17 +16,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aegis.model.job import JobSpec
+from aegis_agent.launcher import ahead
+from aegis_agent.launcher.ahead import Ahead
+from aegis_agent.launcher.errors import UsageError
 
 SCRIPT, MODULE, PROGRAM = "script", "module", "program"
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-class UsageError(Exception):
-    """The command makes no sense; the sentence says what to change."""
-
-
-class UnusableError(Exception):
-    """The command makes sense, and this machine cannot do it; the sentence says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +55,7 @@ class Options:
     stop_grace_seconds: float
     hang_floor_seconds: float
     hang_detection: bool
+    ahead: Ahead
     ignored: tuple[str, ...] = ()
 
     @property
@@ -85,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags, the script, and everything after it."""
     _add_job(parser)
     _add_node(parser)
+    ahead.add_arguments(parser)
     _add_ignored(parser)
     parser.add_argument("script", metavar="SCRIPT", help="the training script (or module, program)")
     parser.add_argument("script_arguments", nargs=argparse.REMAINDER, metavar="...")
@@ -237,6 +234,7 @@ def read(arguments: argparse.Namespace) -> Options:
         stop_grace_seconds=arguments.stop_grace_seconds,
         hang_floor_seconds=_hang_floor(arguments.hang_floor),
         hang_detection=arguments.hang_detection,
+        ahead=ahead.read(arguments, spec.ranks_per_node, [import_folder(command), *sys.path]),
         ignored=tuple(dict.fromkeys(arguments.ignored or ())),
     )
     _check_whole(options)
@@ -289,6 +287,12 @@ def _found(kind: str, target: str) -> str:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise UsageError(f"the script {target} {what}; name a Python file, or a module with -m")
     return str(path.absolute())
+
+
+def import_folder(command: Command) -> str:
+    """Where Python looks first for what the ranks import."""
+    script = command.kind == SCRIPT
+    return str(Path(command.target).resolve().parent if script else Path.cwd())
 
 
 def _default_name(command: Command) -> str:
