@@ -8,32 +8,32 @@ not hold is named and passed over. All ranks call the same methods in the same o
 their own carries the talk.
 """
 
-import logging
 import os
+import secrets
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
-from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint import DefaultSavePlanner
 
-from aegis.model.job import RankPhase, RejectedCheckpoint
-from aegis.worker import folder as files
-from aegis.worker import layout
+from aegis.model.job import RankPhase
+from aegis.worker import layout, shelf
 from aegis.worker.contents import Contents, Stateful
 from aegis.worker.fence import FenceError, StaleGenerationError
-from aegis.worker.folder import Candidate, Damaged
+from aegis.worker.folder import Candidate
 from aegis.worker.layout import Layout, PlanError
 from aegis.worker.progress import Session, current
 from aegis.worker.ranks import Ranks
-from aegis.worker.saves import Save, Saves, Writer, not_saved, why
+from aegis.worker.restoring import Found, Restoring
+from aegis.worker.saves import Save, Saves, not_saved, why
+from aegis.worker.shelf import Entry
 from aegis.worker.stage import Stage
 from aegis.worker.stop import StopRequest
+from aegis.worker.tiers import Tiers
+from aegis.worker.writing import Order, Writer
 
 STOPPED = 128 + signal.SIGTERM  # the exit status of a rank that saved because it was asked to stop
-
-_log = logging.getLogger("aegis.worker")
 
 
 class Checkpointer:
@@ -46,12 +46,19 @@ class Checkpointer:
         model: Any,
         optimizer: Any,
         keep: int = 3,
+        local_folder: str | os.PathLike[str] | None = None,
+        shared_every: int = 1,
         **each_rank: Stateful,
     ) -> None:
         """Save into `folder`, by default where the launcher says.
 
         `optimizer` may be a list of them. Further names (`data=`, `scheduler=`) are objects with a
         state that each rank keeps for itself. The newest `keep` checkpoints stay.
+
+        Under a launcher the last save also stays in the node's memory, and in a peer's where there
+        is another node. `local_folder`, on a disk of each node's own ($AEGIS_LOCAL_FOLDER), keeps
+        each rank's shards of the last two saves; then only every `shared_every`-th save need go
+        into `folder`.
         """
         where = folder or os.environ.get("AEGIS_CHECKPOINT_FOLDER", "")
         if not where:
@@ -63,74 +70,45 @@ class Checkpointer:
         self._contents = Contents(model, optimizers, each_rank)
         self._session: Session = current()
         self._ranks = Ranks()
-        self._saves = Saves(self.folder, self._ranks, self._session, keep)
+        local = local_folder or os.environ.get("AEGIS_LOCAL_FOLDER", "")
+        self._tiers = Tiers(self._ranks, self._session, Path(local) if local else None)
+        self._shared_every = shared_every if local else 1
+        self._meet()
+        self._saves = Saves(self.folder, self._ranks, self._session, self._tiers, keep)
+        self._restoring = Restoring(
+            self.folder, self._contents, self._ranks, self._session, self._tiers
+        )
         self._number = 0  # of the last save
         self._signature: list[tuple[Any, ...]] = []  # of what the stage is laid out for
         self._stage: Stage | None = None
         self._writer: Writer | None = None
         self._stop = StopRequest(self._session)
 
+    def _meet(self) -> None:
+        """All ranks tell where they live; the first draws what they alone know."""
+        token = secrets.token_hex(16)
+        told = self._ranks.gather(lambda: (self._tiers.describe(), token))
+        self._tiers.settle([home for home, _ in told], told[0][1])
+
     # ── restoring ──
 
-    def latest(self) -> Candidate | None:
+    def latest(self) -> Found | None:
         """The newest complete and verified checkpoint; the ones passed over are told."""
-        passed_over, found = [], None
-        for one in self._ranks.share(lambda: files.candidates(self.folder)):
-            if isinstance(one, Damaged):
-                passed_over.append(one)
-            elif reason := self._verify(one):
-                passed_over.append(Damaged(path=one.path, step=one.step, reason=reason))
-            else:
-                found = one
-                break
-        self._saves.bad |= {one.path for one in passed_over}
-        if self._ranks.rank == 0:
-            self._tell(passed_over)
-        return found
-
-    def _verify(self, one: Candidate) -> str:
-        """What is wrong with it, nothing when it holds; each rank reads its share."""
-        names, ranks = sorted(one.files), self._ranks
-        reasons = ranks.gather(lambda: files.verify(one, names[ranks.rank :: ranks.size]))
-        return next((reason for reason in reasons if reason), "")
-
-    def _tell(self, passed_over: list[Damaged]) -> None:
-        self._session.reject(
-            [
-                RejectedCheckpoint(step=one.step, path=str(one.path), reason=one.reason)
-                for one in passed_over
-            ]
-        )
-        for one in passed_over:
-            _log.warning(
-                "The checkpoint of step %d is passed over: %s (%s).", one.step, one.reason, one.path
-            )
+        return self._restoring.latest()
 
     def restore(self) -> int:
         """Go on from the newest verified checkpoint: its step, 0 where there is none."""
         self._saves.settle()
         self._session.enter(RankPhase.LOADING)
-        if self._ranks.rank == 0:
-            files.sweep(self.folder, self._session.fence)
-        found = self.latest()
+        found = self._restoring.restore()
+        self._saves.bad |= {one.path for one in self._restoring.passed_over}
         if found is None:
             self._session.loaded(0)
             return 0
-        self._load(found)
-        self._session.committed(found.step, found.marker.at)
+        at = found.marker.at if isinstance(found, Candidate) else found.taken_at
+        self._session.committed(found.step, at)
         self._session.loaded(found.step)
         return found.step
-
-    def _load(self, found: Candidate) -> None:
-        rank, saved_by = self._ranks.rank, found.marker.world_size
-        state = self._contents.place(rank, saved_by)
-        dcp.load(
-            state,
-            storage_reader=dcp.FileSystemReader(found.path),
-            process_group=self._ranks.group,
-            no_dist=self._ranks.group is None,
-        )
-        self._contents.put(state, rank, saved_by)
 
     # ── saving ──
 
@@ -177,7 +155,9 @@ class Checkpointer:
         ranks = self._ranks
         planner = layout.set_up(self._contents.take(ranks.rank), ranks)
         signature = layout.signature(planner)
-        trouble = self._saves.prepare(step) if ranks.rank == 0 else None
+        trouble = None
+        if ranks.rank == 0 and (self._number + 1) % self._shared_every == 0:
+            trouble = self._saves.prepare(step)
         troubled, changed = ranks.highest(trouble is not None, signature != self._signature)
         if troubled:
             ranks.share(lambda: _raise(trouble))
@@ -187,16 +167,27 @@ class Checkpointer:
             self._signature = signature
         length, objects, writer = self._copy(planner)
         self._number += 1
+        order = self._order(step, taken_at, length, objects)
+        stall = time.monotonic() - begun
+        metadata = self._laid_out.metadata if ranks.rank == 0 else b""
         save = Save(
-            number=self._number,
-            step=step,
-            taken_at=taken_at,
-            stall_seconds=time.monotonic() - begun,
-            length=length,
-            objects=objects,
-            metadata=self._laid_out.metadata if ranks.rank == 0 else b"",
-        )
+            number=self._number, step=step, taken_at=taken_at, stall_seconds=stall, order=order,
+            metadata=metadata,
+        )  # fmt: skip
         self._saves.start(save, writer)
+
+    def _order(self, step: int, taken_at: float, length: int, objects: list[list[object]]) -> Order:
+        """What the writer is to do."""
+        fence, rank, tiers = self._session.fence, self._ranks.rank, self._tiers
+        shared = None
+        if self._number % self._shared_every == 0:
+            shared = self._saves.saving_path(step) / layout.shard_name(rank)
+        entry = Entry(
+            job=fence.job, generation=fence.generation, epoch=fence.epoch, step=step, rank=rank,
+            world_size=self._ranks.size, taken_at=taken_at, size=length, objects=objects,
+        )  # fmt: skip
+        disk = None if tiers.disk is None else shelf.disk_path(tiers.disk, rank, step)
+        return Order(entry=entry, own=tiers.own, disk=disk, shared=shared, peer=tiers.peer)
 
     @property
     def _laid_out(self) -> Layout:
@@ -213,7 +204,7 @@ class Checkpointer:
             self._stage = None
         self._writer = None
         appended, _ = layout.objects_of(planned, planner)
-        self._stage = Stage(planned, len(appended), None)
+        self._stage = Stage(planned, len(appended), self._tiers.own)
 
     def _copy(
         self, planner: DefaultSavePlanner
@@ -221,13 +212,15 @@ class Checkpointer:
         """What only this rank meets becomes its share of the save, so that none waits for it."""
         try:
             assert self._stage is not None  # noqa: S101  it was laid out
+            if self._tiers.own is not None:
+                shelf.withdraw(self._tiers.own)
             taken = self._stage.take(planner)
             if taken is None:
                 self._take_memory(self._stage.layout, planner)
                 taken = self._stage.take(planner)
             assert taken is not None  # noqa: S101  there is room for it now
             if self._writer is None or not self._writer.alive:
-                self._writer = Writer(self._stage.file)
+                self._writer = Writer(self._stage.file, self._stage.layout.metadata)
         except OSError as error:
             return 0, [], error
         return *taken, self._writer

@@ -5,15 +5,18 @@
     FOLDER/step-00000060/manifest.json       size and xxh3-128 of every file
     FOLDER/step-00000060/complete.json       the marker: job, generation, epoch, step, and the
                                              manifest's own hash; what lacks it does not exist
+    FOLDER/step-00000060/suspect.json        why it is passed over although it is complete
     FOLDER/.saving-step-00000070-g3-e1       being written
     FOLDER/.replaced-step-00000060           an older one of the same step, until the newer counts
 
 No torch here: the folder can be read, verified and pruned by anyone.
 """
 
+import contextlib
 import json
 import re
 import shutil
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -27,6 +30,7 @@ from aegis.worker.files import flush_folder, write_durably
 
 MARKER = "complete.json"
 MANIFEST = "manifest.json"
+SUSPECT = "suspect.json"
 HASH = "xxh3_128"
 _NAME = re.compile(r"(\.replaced-)?step-(\d+)")
 _READ_BYTES = 1 << 22
@@ -113,6 +117,8 @@ def _named(folder: Path) -> list[tuple[Path, int]]:
 
 def _read(path: Path, step: int) -> Candidate | Damaged:
     try:
+        if reason := _suspect(path):
+            return Damaged(path=path, step=step, reason=reason)
         marker = _marker(json.loads((path / MARKER).read_text()))
         manifest = (path / MANIFEST).read_bytes()
         if xxhash.xxh3_128_hexdigest(manifest) != marker.manifest_hash:
@@ -125,6 +131,20 @@ def _read(path: Path, step: int) -> Candidate | Damaged:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return Damaged(path=path, step=step, reason=f"its description is damaged: {error}")
     return Candidate(path=path, marker=marker, files=files)
+
+
+def _suspect(path: Path) -> str:
+    try:
+        told = json.loads((path / SUSPECT).read_text())
+    except FileNotFoundError:
+        return ""
+    return str(told.get("reason") or "suspect") if isinstance(told, dict) else "suspect"
+
+
+def mark_suspect(path: Path, reason: str) -> None:
+    """Have it passed over from now on. Where that cannot be written, it is by whoever says so."""
+    with contextlib.suppress(OSError):
+        write_durably(path / SUSPECT, json.dumps({"reason": reason, "at": time.time()}) + "\n")
 
 
 def _marker(told: dict[str, Any]) -> Marker:
@@ -158,11 +178,11 @@ def _of_rank(name: str) -> str:
     return f" of rank {match[1]}" if match else ""
 
 
-def measure(path: Path) -> FileSum:
-    """A file's size and hash, as it is on disk now."""
+def measure(path: Path, length: int = sys.maxsize) -> FileSum:
+    """Size and hash of a file, or of its first `length` bytes, as it is on disk now."""
     hashing, size = xxhash.xxh3_128(), 0
     with path.open("rb", buffering=0) as file:
-        while block := file.read(_READ_BYTES):
+        while block := file.read(min(_READ_BYTES, length - size)):
             hashing.update(block)
             size += len(block)
     return FileSum(size=size, hash=hashing.hexdigest())

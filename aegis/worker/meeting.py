@@ -6,7 +6,6 @@ again and again, and the more ranks there are the more seldom.
 """
 
 import json
-import secrets
 import time
 from typing import Any
 
@@ -28,9 +27,10 @@ class LostError(Exception):
 class Meeting:
     """This rank among the others, from the thread that sees to its save."""
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: Ranks, name: str) -> None:
+        """`name` is known to these ranks alone: their successors may use the store again."""
         self._rank, self._size = ranks.rank, ranks.size
-        self._name = ranks.share(lambda: secrets.token_hex(8))
+        self._name = name
         self._store: Any = None
         self._pause = max(_LOOK_SECONDS, ranks.size / _LOOKS_PER_SECOND_MAX)
         if ranks.size > 1:

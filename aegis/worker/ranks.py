@@ -58,11 +58,11 @@ class Ranks:
         mine: T = dealt[0]
         return mine
 
-    def spread(self, value: T) -> T:
-        """What the first rank has, on every rank."""
+    def spread(self, value: T, source: int = 0) -> T:
+        """What one rank has, the first by default, on every rank."""
         told: list[Any] = [value]
         if self.group is not None:
-            dist.broadcast_object_list(told, src=0, group=self.group)
+            dist.broadcast_object_list(told, src=source, group=self.group)
         first: T = told[0]
         return first
 

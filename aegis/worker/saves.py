@@ -5,16 +5,11 @@ that waits for it and talks to the other ranks (`aegis.worker.meeting`). The fir
 all have written. There is at most one save under way.
 """
 
-import contextlib
 import errno
-import json
 import logging
 import shutil
-import subprocess
-import sys
 import threading
-import weakref
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +22,8 @@ from aegis.worker.folder import Candidate, FileSum, Marker
 from aegis.worker.meeting import LostError, Meeting
 from aegis.worker.progress import Session
 from aegis.worker.ranks import Ranks
+from aegis.worker.tiers import Tiers
+from aegis.worker.writing import Order, Writer
 
 _log = logging.getLogger("aegis.worker")
 
@@ -39,61 +36,31 @@ class Save:
     step: int
     taken_at: float
     stall_seconds: float  # for which the loop stood still
-    length: int  # of this rank's shard
-    objects: Sequence[Sequence[object]]  # where in it the objects lie that are no tensors
-    metadata: bytes
-
-
-class Writer:
-    """The process that writes; started when it is needed, again when it has died."""
-
-    def __init__(self, file: int) -> None:
-        command = [sys.executable, "-m", "aegis.worker.writer", str(file)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[file], bufsize=0
-        )
-        self.close = weakref.finalize(self, _end, self._process)
+    order: Order
+    metadata: bytes  # on the first rank: where in all shards the tensors lie
 
     @property
-    def alive(self) -> bool:
-        """Whether it can still be asked."""
-        return self._process.poll() is None
-
-    def write(self, path: Path, length: int) -> FileSum:
-        """Have so much of the memory written there; raises OSError where that fails."""
-        order = json.dumps({"op": "write", "path": str(path), "length": length}).encode()
-        told, asked = self._process.stdout, self._process.stdin
-        assert told is not None and asked is not None  # noqa: S101, PT018  both are pipes
-        with contextlib.suppress(BrokenPipeError):  # then it does not answer, either
-            asked.write(order + b"\n")
-        line = told.readline()
-        if not line:
-            raise OSError(errno.EPIPE, "the process that writes checkpoints has died")
-        said = json.loads(line)
-        if said["event"] == "failed":
-            raise OSError(said["errno"], said["reason"], said["path"])
-        return FileSum(size=said["size"], hash=said["hash"])
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    def is_shared(self) -> bool:
+        """Whether it goes into the checkpoint folder."""
+        return self.order.shared is not None
 
 
 class Saves:
     """The save under way, and how the last one went."""
 
-    def __init__(self, folder: Path, ranks: Ranks, session: Session, keep: int) -> None:
+    def __init__(
+        self, folder: Path, ranks: Ranks, session: Session, tiers: Tiers, keep: int
+    ) -> None:
         self.bad: frozenset[Path] = frozenset()  # passed over; they do not count as kept
         self.last_complete: bool | None = None
+        self.copy_seconds: float | None = None  # of the last copy to a peer; None: there is none
         self._folder = folder
         self._ranks = ranks
         self._session = session
+        self._tiers = tiers
         self._keep = keep
-        self._meeting = Meeting(ranks)
+        self._meeting = Meeting(ranks, tiers.token)
+        self._copy_trouble = ""
         self._thread: threading.Thread | None = None
         self._stale: StaleGenerationError | None = None
 
@@ -142,28 +109,30 @@ class Saves:
             outcome = self._look(save, str(error))
         self._note(save, outcome)
         self._meeting.leave(save.number)
+        if save.order.peer is not None and isinstance(writer, Writer):
+            self._note_copy(writer.copied())
 
     def _write(self, save: Save, writer: Writer | OSError) -> dict[str, Any]:
-        path = self.saving_path(save.step) / layout.shard_name(self._ranks.rank)
         try:
             if isinstance(writer, OSError):
                 raise writer
-            written = writer.write(path, save.length)
+            written = writer.write(save.order)
         except OSError as error:
             return {"errno": error.errno, "reason": error.strerror, "path": str(error.filename)}
-        return {"size": written.size, "hash": written.hash, "objects": save.objects}
+        objects = save.order.entry.objects
+        return {"size": written.size, "hash": written.hash, "objects": objects}
 
     def _conclude(self, save: Save, shares: list[dict[str, Any]]) -> dict[str, Any]:
         """On the first rank, once all have written: commit, or clear away."""
         try:
             _check(shares)
-            marker = self._commit(save, shares)
+            at = self._commit(save, shares).at if save.is_shared else time.time()
         except StaleGenerationError as error:
             outcome = {"stale": str(error)}
         except (OSError, FenceError) as error:
             outcome = {"failed": why(error, self._folder)}
         else:
-            return {"at": marker.at}
+            return {"at": at}
         shutil.rmtree(self.saving_path(save.step), ignore_errors=True)
         return outcome
 
@@ -195,10 +164,24 @@ class Saves:
         self.last_complete = "at" in outcome
         if self.last_complete:
             self._session.committed(save.step, outcome["at"])
+            if save.is_shared:
+                self._tiers.forget()
         elif "stale" in outcome:
             self._stale = StaleGenerationError(outcome["stale"])
         elif self._ranks.rank == 0:
             not_saved(save.step, outcome["failed"])
+
+    def _note_copy(self, copied: dict[str, Any]) -> None:
+        """Say once that copies go wrong, and once what else goes wrong later."""
+        self.copy_seconds = copied.get("seconds")
+        reason = copied.get("reason", "")
+        if reason and reason != self._copy_trouble:
+            _log.warning(
+                "Rank %d has no copy of its shard in a peer's memory: %s. The checkpoint on disk "
+                "does not depend on it.",
+                self._ranks.rank, reason,
+            )  # fmt: skip
+        self._copy_trouble = reason
 
 
 def _check(shares: list[dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch.distributed.checkpoint import DefaultSavePlanner
 
+from aegis.worker import shelf
 from aegis.worker.layout import Layout, Slot, objects_of
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  files there are private to the process that opened them
@@ -29,7 +30,11 @@ class Stage:
     """A rank's shard in memory."""
 
     def __init__(self, layout: Layout, objects_bytes: int, path: Path | None) -> None:
-        """Take the memory for this layout; `path` is where it is to have its name."""
+        """Take the memory for this layout; `path` is the folder where it is to have its name."""
+        if path is not None:
+            path.mkdir(parents=True, exist_ok=True)
+            shelf.withdraw(path)
+            path /= shelf.SHARD
         room = layout.tensors_bytes + 2 * objects_bytes + _SLACK_BYTES
         self.capacity_bytes = -(-room // mmap.PAGESIZE) * mmap.PAGESIZE
         self.file = _take(self.capacity_bytes, path)
@@ -108,7 +113,7 @@ def _allocate(path: Path | None, folder: Path, size: int) -> int:
     else:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.ftruncate(file, size)
+        os.ftruncate(file, max(size, os.fstat(file).st_size))
         os.posix_fallocate(file, 0, size)
     except OSError:
         os.close(file)

@@ -1,6 +1,9 @@
 """What may die without harm: the controller, an agent, the newest checkpoint."""
 
+import contextlib
 import os
+import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -25,9 +28,10 @@ def trained_to(fleet):
 
 
 def incidents(fleet):
-    """Those of ranks that died, by id."""
+    """Those of ranks that died or were stopped, by id."""
     page = fleet.get("/api/v1/incidents?limit=100") or {"items": []}
-    return {one["id"]: one for one in page["items"] if one["fault_class"] == "job.worker.exited"}
+    classes = ("job.worker.exited", "job.hang")
+    return {one["id"]: one for one in page["items"] if one["fault_class"] in classes}
 
 
 def recovered(fleet, known):
@@ -96,15 +100,20 @@ def test_an_agent_that_dies_takes_no_rank_with_it(fleet, kill):
 def test_a_corrupt_newest_checkpoint_is_passed_over_and_named(fleet):
     """The one before it is used, and the incident says which and why."""
     pid, known = max(ranks(fleet), key=lambda one: one[1])[2], incidents(fleet)
-    # Stopped, the job makes no newer checkpoint than the one that is damaged here.
+    memories = {memory for one in ranks(fleet) for memory in memories_of(one[2])}
+    # Stopped, the job makes no newer checkpoint than the one that is damaged here, until its
+    # launchers find that it is stopped.
     for one in ranks(fleet):
         os.kill(one[2], signal.SIGSTOP)
+    for memory in memories:  # what is there would be as new, and good
+        shutil.rmtree(memory, ignore_errors=True)
     newest = newest_checkpoint(fleet)
     shard = max(newest.glob("*.distcp"), key=lambda file: file.stat().st_size)
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 0xFF
     shard.write_bytes(content)
-    os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
     incident = recovered(fleet, known)
     step = int(newest.name.rpartition("-")[2])
     assert incident["resumed_step"] < step
@@ -113,10 +122,16 @@ def test_a_corrupt_newest_checkpoint_is_passed_over_and_named(fleet):
     assert shard.name in said
 
 
+def memories_of(pid) -> set[Path]:
+    """Where the launcher of a rank keeps shards in memory."""
+    mapped = re.findall(r"(/dev/shm/aegis-run-[^/]+)/", Path(f"/proc/{pid}/maps").read_text())
+    return {Path(folder, "memory") for folder in mapped}
+
+
 def newest_checkpoint(fleet) -> Path:
     folders = [
         folder
         for folder in (fleet.folder / "checkpoints").rglob("step-*")
-        if folder.is_dir() and not folder.name.endswith(".tmp")
+        if (folder / "complete.json").exists()
     ]
     return max(folders, key=lambda folder: int(folder.name.rpartition("-")[2]))

@@ -1,0 +1,108 @@
+"""Checkpoints in memory: what outlives a rank, what outlives a node, and what is not trusted."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from aegis.model.job import LauncherPhase
+from aegis.worker import shelf
+
+
+def memory_of(stage, node):
+    """Where the launcher of a node keeps shards."""
+    pid = stage.processes[node].pid
+    [folder] = Path("/dev/shm").glob(f"aegis-run-{pid}-*")
+    return folder / "memory"
+
+
+def kept(stage, node, tier):
+    """The steps that lie there, by rank."""
+    found = [one for one in shelf.kept(memory_of(stage, node)) if one.path.parent.name == tier]
+    return {rank: max(one.entry.step for one in found if one.entry.rank == rank)
+            for rank in {one.entry.rank for one in found}}  # fmt: skip
+
+
+def forget_disk(stage):
+    """Nothing but memory is left."""
+    for path in stage.checkpoints.glob("step-*"):
+        shutil.rmtree(path)
+
+
+def test_memory_outlives_its_rank(stage, train, uninterrupted):
+    """Killed ranks go on from their launcher's memory, to the bit, with no checkpoint on disk."""
+    stage.launch("a", *train(steps=60, every=5), ranks=4)
+    stage.ready("a")
+    stage.begin("a")
+    stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
+    os.kill(stage.pids("a")[1], signal.SIGKILL)
+    stage.phase("a", LauncherPhase.FAILED)
+    forget_disk(stage)
+    stage.begin("a")
+    stage.trains("a")
+    assert stage.state("a").resumed_step >= 20
+    assert stage.phase("a", LauncherPhase.DONE).checkpoint_step == 60
+    trained = stage.trained()
+    assert [loss for _, loss, _ in trained] == [uninterrupted[step] for step, _, _ in trained]
+
+
+def test_a_peer_s_copy_outlives_its_node(stage, train, uninterrupted):
+    """The node, its launcher and its memory are gone: a spare goes on from the peer's copy."""
+    for node in ("a", "b", "c"):
+        stage.launch(node, *train(steps=60, every=5, pace=0.2), nodes=2)
+    stage.ready("a", "b", "c")
+    stage.begin("a", "b")
+    stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
+    stage.wait(lambda: set(kept(stage, "a", "peer")) == {2, 3})
+    stage.wait(lambda: min(kept(stage, "a", "peer").values()) >= 20)
+    stage.processes["b"].kill()
+    stage.processes["b"].wait()
+    shutil.rmtree(memory_of(stage, "b"))
+    stage.phase("a", LauncherPhase.FAILED)
+    forget_disk(stage)
+    stage.begin("a", "c")
+    stage.trains("a", "c")
+    assert stage.state("c").resumed_step >= 20
+    assert stage.phase("c", LauncherPhase.DONE).checkpoint_step == 60
+    trained = stage.trained()
+    assert [loss for _, loss, _ in trained] == [uninterrupted[step] for step, _, _ in trained]
+
+
+def test_a_bad_shard_in_memory_is_named_and_survived(stage, train):
+    """With its copy at the peer where there is one, else with the checkpoint on disk."""
+    stage.launch("a", *train(every=5))
+    stage.ready("a")
+    stage.begin("a")
+    stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
+    os.kill(stage.pids("a")[1], signal.SIGKILL)
+    stage.phase("a", LauncherPhase.FAILED)
+    stage.wait(lambda: kept(stage, "a", "own"))
+    shard = shelf.own_path(memory_of(stage, "a"), 1)
+    step = json.loads((shard / "entry.json").read_text())["step"]
+    with (shard / "shard").open("r+b") as file:
+        file.seek(4000)
+        file.write(b"not what was there")
+    stage.begin("a")
+    stage.trains("a")
+    state = stage.state("a")
+    assert state.resumed_step <= step
+    rejected = state.rejected[0]
+    assert rejected.step == step
+    assert rejected.reason == "shard of rank 1 in memory: hash differs"
+
+
+def test_memory_is_given_back(stage, train):
+    """Nothing of a job is left in memory after it, however many generations it had."""
+    stage.launch("a", *train(steps=30, every=5))
+    stage.ready("a")
+    stage.begin("a")
+    stage.wait(lambda: stage.state("a").checkpoint_step >= 10)
+    os.kill(stage.pids("a")[0], signal.SIGKILL)
+    stage.phase("a", LauncherPhase.FAILED)
+    stage.begin("a")
+    stage.phase("a", LauncherPhase.DONE)
+    folder = memory_of(stage, "a")
+    assert {path.name for path in folder.glob("own/*")} == {"rank-0", "rank-1"}
+    assert stage.finish("a") == [0]
+    assert not folder.exists()
