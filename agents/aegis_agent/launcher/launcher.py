@@ -30,6 +30,7 @@ from aegis_agent.launcher.generation import Generation, prepare, without_ranks
 from aegis_agent.launcher.hangs import Hangs
 from aegis_agent.launcher.isolation import Isolation, Verdict
 from aegis_agent.launcher.links import Links
+from aegis_agent.launcher.memory import Memory
 from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
 from aegis_agent.launcher.options import Options, parse_tee
 from aegis_agent.launcher.output import Output, streams
@@ -79,6 +80,7 @@ class Launcher:
             ),
             output_folder=logs,
         )
+        self._memory = Memory(options, pages)
         self._links = Links(
             job=options.spec.name,
             node=options.node,
@@ -95,7 +97,7 @@ class Launcher:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupted, number)
-        works = (self._crew.run(), self._links.run(), self._watch())
+        works = (self._crew.run(), self._memory.run(), self._links.run(), self._watch())
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(one) for one in works]
         try:
             await asyncio.wait([self._over, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -110,6 +112,7 @@ class Launcher:
 
     async def _close(self, tasks: list[asyncio.Future[Any]]) -> None:
         await self._crew.close()
+        await self._memory.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
