@@ -184,6 +184,8 @@ class Run:
         self.found[mutant] = killer
         self._counts("everywhere")[killer] += 1
         self._counts(_function(mutant))[killer] += 1
+        if len(self.found) % 50 == 0:
+            sys.stderr.write(f"{len(self.found)} mutants have been run\n")
         if mutant is not None and not killer:
             sys.stderr.write(f"{len(self.found)}: nothing noticed {mutant.key}\n")
 
