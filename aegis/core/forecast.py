@@ -13,7 +13,7 @@ and half a checkpoint interval c:
 """
 
 from dataclasses import dataclass
-from math import comb, exp
+from math import comb, exp, sqrt
 
 from aegis.core.cluster import ENDED, Cluster
 from aegis.model.experience import Experience
@@ -21,6 +21,7 @@ from aegis.model.incident import Incident
 from aegis.model.job import Job
 
 DAY_SECONDS = 86400.0
+STALL_SECONDS_MIN = 0.001  # a clock is no better than that
 REPAIR_SECONDS = DAY_SECONDS  # assumed until one repair was seen
 SPARES_QUANTILE = 0.99
 ETTR_WINDOW_SECONDS = 3600.0
@@ -129,6 +130,55 @@ def ettr(cluster: Cluster, job: Job) -> Ettr:
         measured=max(0.0, 1.0 - lost / window) if window > 0 else None,
         window_seconds=window,
         lost_seconds=lost,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """How often a job should save."""
+
+    advised_seconds: float | None  # None: not enough is known, see `reason`
+    advised_steps: int | None  # in steps of the job, as long as they take now
+    reason: str  # why nothing can be advised, or what bounds the advice
+    stall_seconds: float | None  # for which a save keeps the loop waiting
+    durable_seconds: float | None  # and from then until it is complete on disk
+    failure_seconds: float | None  # between two failures of the job
+    is_bound: bool  # too few failures were seen: they come at most that often
+    now_seconds: float | None  # between two saves, lately
+
+
+def interval(cluster: Cluster, job: Job) -> Interval:
+    """After Young and Daly: sqrt(2 * what a save costs * time between failures).
+
+    What it costs is what the loop waits for: the rest runs beside it. At most one save is under
+    way, so saving more often than one takes to be durable would make the loop wait for that.
+    """
+    known = cluster.experience
+    rate = rate_of(known, sum(known.job_failures.values()))
+    stall = max(STALL_SECONDS_MIN, job.checkpoint_stall_seconds)
+    durable = job.checkpoint_durable_seconds
+    between = None
+    if rate.per_node_day:
+        between = DAY_SECONDS / (rate.per_node_day * max(1, job.spec.nodes))
+    advised, reason = None, "the job has not saved by aegis.worker.Checkpointer yet"
+    if durable and between is None:
+        reason = "no node has been observed for long enough to know how often the job fails"
+    elif durable and between is not None:
+        best = sqrt(2.0 * stall * between)
+        advised = max(best, durable)
+        reason = "" if best >= durable else "a save takes that long to be complete on disk"
+    steps = None
+    if advised is not None and job.step_seconds:
+        steps = max(1, round(advised / job.step_seconds))
+    return Interval(
+        advised_seconds=advised,
+        advised_steps=steps,
+        reason=reason,
+        stall_seconds=stall if durable else None,
+        durable_seconds=durable or None,
+        failure_seconds=between,
+        is_bound=rate.is_bound,
+        now_seconds=job.checkpoint_seconds or None,
     )
 
 

@@ -78,6 +78,10 @@ def _checkpoints(cluster: Cluster, job: Job) -> Job:
         job,
         checkpoint_step=newest.checkpoint_step,
         checkpoint_at=newest.checkpoint_at,
+        checkpoint_stall_seconds=newest.checkpoint_stall_seconds or job.checkpoint_stall_seconds,
+        checkpoint_durable_seconds=(
+            newest.checkpoint_durable_seconds or job.checkpoint_durable_seconds
+        ),
         checkpoint_seconds=_lately(job.checkpoint_seconds, took)
         if is_next
         else job.checkpoint_seconds,

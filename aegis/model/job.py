@@ -180,6 +180,8 @@ class LauncherState:
     resumed_step: int | None = None  # what its ranks restored in this generation; None: not yet
     checkpoint_step: int = 0  # newest committed and verified checkpoint it knows of
     checkpoint_at: float = 0.0
+    checkpoint_stall_seconds: float = 0.0  # for which the newest kept the loop waiting; 0: unknown
+    checkpoint_durable_seconds: float = 0.0  # and from then until it was complete on disk
     rejected: tuple[RejectedCheckpoint, ...] = ()  # in this generation
     hang: Hang | None = None  # of this generation, for as long as it lasts
     signals: tuple[RankSignal, ...] = ()  # of this generation
@@ -275,6 +277,8 @@ class Job:
     checkpoint_step: int = 0
     checkpoint_at: float = 0.0
     checkpoint_seconds: float = 0.0  # between two checkpoints, lately; 0: not yet known
+    checkpoint_stall_seconds: float = 0.0  # for which one keeps the loop waiting, lately; 0: unknown
+    checkpoint_durable_seconds: float = 0.0  # and from then until it is complete on disk
     best_step: int = 0  # highest verified checkpoint of any generation: what counts as progress
     restarts_without_progress: int = 0
     restarts: int = 0

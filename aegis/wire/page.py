@@ -13,7 +13,8 @@ before and after, never takes half a record for a whole one.
          · i64 resumed step (-1: not yet) · i64 newest verified checkpoint · f64 loss
          · f64 loaded_at · first_step_at · last_step_at · checkpoint_at
          · f64 moved_at on the monotonic clock · f64 own_seconds · i64 first step whose loss was
-         no finite number (-1: none) · f64 that loss
+         no finite number (-1: none) · f64 that loss · f64 checkpoint_stall_seconds
+         · f64 checkpoint_durable_seconds
 
 The clock for "how long has nothing moved" is the monotonic one, which rank and launcher share.
 """
@@ -29,7 +30,7 @@ MAGIC = b"AEGISPG1"
 _COUNT = struct.Struct("<Q")
 _COUNT_AT = 8
 _STOP_AT = 16
-_RECORD = struct.Struct("<IHHqqqdddddddqd")
+_RECORD = struct.Struct("<IHHqqqdddddddqddd")
 _SLOTS_AT = (64, 192)
 _PHASES = tuple(RankPhase)
 _NUMBERS = {phase: number for number, phase in enumerate(_PHASES)}
@@ -55,6 +56,8 @@ class Progress:
     own_seconds: float = 0.0  # all the time so far that the script has timed as its own
     bad_loss_step: int | None = None  # the first whose loss was no finite number
     bad_loss: float = 0.0
+    checkpoint_stall_seconds: float = 0.0  # for which the newest one kept the loop waiting
+    checkpoint_durable_seconds: float = 0.0  # and from then until it was complete on disk
 
 
 def blank() -> bytes:
@@ -83,6 +86,8 @@ def write(page: bytearray | memoryview, count: int, progress: Progress) -> None:
         progress.own_seconds,
         -1 if bad is None else bad,
         progress.bad_loss,
+        progress.checkpoint_stall_seconds,
+        progress.checkpoint_durable_seconds,
     )
     _COUNT.pack_into(page, _COUNT_AT, count)
 
@@ -113,7 +118,7 @@ def read(page: bytes | bytearray | memoryview) -> Progress | None:
 
 def _progress(record: tuple[int | float, ...]) -> Progress:
     phase, rejected, has_loss, step, resumed, checkpoint_step, loss, *rest = record
-    *times, own_seconds, bad_step, bad_loss = rest
+    *times, own_seconds, bad_step, bad_loss, stall, durable = rest
     return Progress(
         phase=_PHASES[int(phase)],
         rejected=int(rejected),
@@ -129,6 +134,8 @@ def _progress(record: tuple[int | float, ...]) -> Progress:
         own_seconds=float(own_seconds),
         bad_loss_step=None if bad_step < 0 else int(bad_step),
         bad_loss=float(bad_loss),
+        checkpoint_stall_seconds=float(stall),
+        checkpoint_durable_seconds=float(durable),
     )
 
 

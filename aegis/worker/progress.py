@@ -88,9 +88,12 @@ class Session:
         self._settle(step, time.time())
         self.enter(RankPhase.TRAINING)
 
-    def committed(self, step: int, at: float) -> None:
-        """A checkpoint of this step is complete and verified."""
+    def committed(self, step: int, at: float, stall: float = 0.0, durable: float = 0.0) -> None:
+        """A checkpoint of this step is complete and verified, and what it has cost in seconds."""
         self.progress.checkpoint_step, self.progress.checkpoint_at = step, at
+        if durable:
+            self.progress.checkpoint_stall_seconds = stall
+            self.progress.checkpoint_durable_seconds = durable
         self._write()
 
     def reject(self, rejected: list[RejectedCheckpoint]) -> None:

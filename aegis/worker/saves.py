@@ -163,7 +163,8 @@ class Saves:
     def _note(self, save: Save, outcome: dict[str, Any]) -> None:
         self.last_complete = "at" in outcome
         if self.last_complete:
-            self._session.committed(save.step, outcome["at"])
+            durable = outcome["at"] - save.taken_at
+            self._session.committed(save.step, outcome["at"], save.stall_seconds, durable)
             if save.is_shared:
                 self._tiers.forget()
         elif "stale" in outcome:

@@ -234,6 +234,12 @@ class Generation:
             resumed_step=self.resumed_step,
             checkpoint_step=checkpoint_step,
             checkpoint_at=checkpoint_at,
+            checkpoint_stall_seconds=max(
+                (rank.progress.checkpoint_stall_seconds for rank in self.ranks), default=0.0
+            ),
+            checkpoint_durable_seconds=max(
+                (rank.progress.checkpoint_durable_seconds for rank in self.ranks), default=0.0
+            ),
             rejected=tuple(one for rank in self.ranks for one in rank.rejected),
             hang=self.hang,
         )
