@@ -1,0 +1,118 @@
+"""The callbacks on the real Trainers of transformers and Lightning, under a real launcher."""
+
+import importlib.util
+import os
+import signal
+
+import pytest
+
+from aegis.model.job import LauncherPhase, StopKind
+
+HUGGING_FACE = """
+import sys, time, torch
+from transformers import Trainer, TrainingArguments
+from aegis.worker.adapters.huggingface import AegisCallback, newest_checkpoint
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def forward(self, x, labels):
+        time.sleep(0.02)
+        return {"loss": ((self.layer(x) - labels) ** 2).mean()}
+
+data = [{"x": torch.full((4,), n / 50), "labels": torch.ones(1)} for n in range(50)]
+arguments = TrainingArguments(
+    sys.argv[1], max_steps=100_000, save_steps=5, logging_steps=2, eval_strategy="steps",
+    eval_steps=7, save_total_limit=3, use_cpu=True, report_to=[], disable_tqdm=True,
+)
+trainer = Trainer(
+    Model(), arguments, train_dataset=data, eval_dataset=data[:4], callbacks=[AegisCallback()]
+)
+trainer.train(resume_from_checkpoint=newest_checkpoint(sys.argv[1]))
+"""
+
+LIGHTNING = """
+import sys, time, torch
+try:
+    from lightning.pytorch import LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
+except ImportError:
+    from pytorch_lightning import LightningModule, Trainer
+    from pytorch_lightning.callbacks import ModelCheckpoint
+from aegis.worker.adapters.lightning import AegisCallback, newest_checkpoint
+
+class Model(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, index):
+        time.sleep(0.02)
+        return ((self.layer(batch) - 1) ** 2).mean()
+    def validation_step(self, batch, index):
+        pass
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+
+data = torch.utils.data.DataLoader([torch.full((4,), n / 50) for n in range(50)], batch_size=4)
+keeper = ModelCheckpoint(dirpath=sys.argv[1], every_n_train_steps=5, save_top_k=-1)
+trainer = Trainer(
+    max_steps=100_000, accelerator="cpu", devices=2, strategy="ddp", val_check_interval=4,
+    callbacks=[AegisCallback(loss_every=2), keeper], logger=False, enable_progress_bar=False,
+    enable_model_summary=False, limit_val_batches=1,
+)
+trainer.fit(Model(), data, data, ckpt_path=newest_checkpoint(sys.argv[1]))
+"""
+
+
+def installed(*names):
+    """Whether one of the modules is there; looked for without importing it."""
+    return any(importlib.util.find_spec(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            HUGGING_FACE,
+            id="huggingface",
+            marks=pytest.mark.skipif(
+                not (installed("transformers") and installed("accelerate")),
+                reason="needs transformers and accelerate: run `make adapters`",
+            ),
+        ),
+        pytest.param(
+            LIGHTNING,
+            id="lightning",
+            marks=pytest.mark.skipif(
+                not installed("lightning", "pytorch_lightning"),
+                reason="needs pytorch-lightning: run `make adapters`",
+            ),
+        ),
+    ],
+)
+def test_a_trainer_tells_its_steps_saves_when_asked_and_resumes(stage, script, tmp_path, text):
+    """Steps and losses are told; a stop costs no step; after a kill the newest whole one is taken."""
+    stage.launch("n1", script(text), tmp_path / "kept")
+    stage.ready("n1")
+    stage.begin("n1")
+    stage.trains("n1", beyond=6)
+    stage.wait(lambda: all(rank.loss is not None for rank in stage.state("n1").ranks))
+
+    stage.stop("n1", kind=StopKind.SAVING, grace=60.0)
+    stopped = stage.phase("n1", LauncherPhase.IDLE)
+    assert [rank.exit_code for rank in stopped.ranks] == [143, 143], stage.log("n1")
+    assert stopped.checkpoint_step == stopped.ranks[0].step == stopped.ranks[1].step
+
+    stage.begin("n1")
+    stage.trains("n1", beyond=stopped.checkpoint_step + 6)
+    resumed = stage.state("n1")
+    assert resumed.resumed_step == stopped.checkpoint_step
+    stage.wait(lambda: stage.state("n1").checkpoint_step > stopped.checkpoint_step)
+    os.kill(stage.pids("n1")[1], signal.SIGKILL)
+    failed = stage.phase("n1", LauncherPhase.FAILED)
+
+    stage.begin("n1")
+    stage.trains("n1", beyond=failed.ranks[0].step)
+    assert stage.state("n1").resumed_step >= failed.checkpoint_step - 5
+    assert stage.state("n1").resumed_step > stopped.checkpoint_step
