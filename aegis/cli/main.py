@@ -23,6 +23,7 @@ _ORDER = (
     "status",
     "nodes",
     "jobs",
+    "checkpoints",
     "incidents",
     "forecast",
     "windows",

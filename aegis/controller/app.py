@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aegis.controller import problems
 from aegis.controller.api import (
     agents,
+    checkpoints,
     events,
     export,
     forecast,
@@ -30,7 +31,9 @@ from aegis.controller.metrics import Exposition
 from aegis.controller.services import Services
 
 API = "/api/v1"
-PARTS = (nodes, jobs, incidents, rules, events, export, forecast, windows, system, agents)
+PARTS = (
+    nodes, jobs, checkpoints, incidents, rules, events, export, forecast, windows, system, agents,
+)  # fmt: skip
 BODY_BYTES_MAX = 1 << 20  # of a request; it is read before its token is looked at
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _HEADERS = {

@@ -33,6 +33,7 @@ MANIFEST = "manifest.json"
 SUSPECT = "suspect.json"
 HASH = "xxh3_128"
 _NAME = re.compile(r"(\.replaced-)?step-(\d+)")
+_SAVING = re.compile(r"\.saving-step-(\d+)-g(\d+)-e(\d+)")
 _READ_BYTES = 1 << 22
 
 
@@ -274,9 +275,20 @@ def prune(folder: Path, *, newest: int, keep: int, bad: frozenset[Path]) -> None
 def sweep(folder: Path, fence: Fence) -> None:
     """Delete what older generations were still writing when they ended."""
     for path in folder.glob(".saving-step-*-g*-e*"):
-        match = re.fullmatch(r"\.saving-step-\d+-g(\d+)-e(\d+)", path.name)
-        if match and (int(match[1]), int(match[2])) < fence.height:
+        if (0, 0) <= saving_height(path) < fence.height:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def saving_height(path: Path) -> tuple[int, int]:
+    """Whose unfinished checkpoint it is: generation and epoch; (-1, -1) for what is none."""
+    match = _SAVING.fullmatch(path.name)
+    return (int(match[2]), int(match[3])) if match else (-1, -1)
+
+
+def saving_step(path: Path) -> int:
+    """Which step an unfinished checkpoint would be of."""
+    match = _SAVING.fullmatch(path.name)
+    return int(match[1]) if match else 0
 
 
 def _remove(path: Path) -> None:
