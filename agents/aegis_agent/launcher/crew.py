@@ -136,6 +136,7 @@ class Crew:
         )
         settled["AEGIS_PROGRESS_PAGE"] = str(rank.page_path)
         settled["TORCHELASTIC_ERROR_FILE"] = str(rank.error_file)
+        settled["AEGIS_RESUME_FROM"] = generation.resume_from
         self._parent.tell(
             op="start",
             generation=generation.number,

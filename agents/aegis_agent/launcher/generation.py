@@ -99,6 +99,7 @@ class Generation:
     kills_before: int  # by the kernel, for want of memory
     folder: Path = Path()  # of all its ranks' output
     count_kills: Callable[[], int] = failures.oom_kills
+    resume_from: str = ""  # for a script that saves by itself
     failure: RankFailure | None = None
     ordered: bool = False  # the parent was asked to fork its ranks
     stopping: bool = False  # it was told to end

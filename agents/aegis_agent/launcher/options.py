@@ -56,6 +56,7 @@ class Options:
     hang_floor_seconds: float
     hang_detection: bool
     ahead: Ahead
+    resume_pattern: str = ""
     ignored: tuple[str, ...] = ()
 
     @property
@@ -109,6 +110,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
         help="restarts without progress before giving up (default: %(default)s)",
     )
     add("--checkpoint-folder", type=Path, metavar="DIR", help="the job's, on shared storage")
+    add("--resume-pattern", default="", metavar="GLOB", help="the script's own checkpoint files")
     add("-m", "--module", action="store_true", help="SCRIPT is a module's name")
     add("--no-python", "--no_python", action="store_true", help="SCRIPT is a program")
     add(
@@ -226,6 +228,7 @@ def read(arguments: argparse.Namespace) -> Options:
         address=arguments.address or _address(spec, arguments),
         log_folder=_absolute(arguments.log_dir),
         checkpoint_folder=folder,
+        resume_pattern=arguments.resume_pattern,
         tee=arguments.tee,
         agent_socket=_absolute(arguments.agent_socket),
         controller=arguments.controller,
