@@ -34,7 +34,7 @@ from aegis_agent.launcher.memory import Memory
 from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
 from aegis_agent.launcher.options import Options, parse_tee
 from aegis_agent.launcher.output import Output, streams
-from aegis_agent.launcher.resume import BrokenError, Resume
+from aegis_agent.launcher.resume import Resume
 
 _log = logging.getLogger(__name__)
 
@@ -82,9 +82,7 @@ class Launcher:
             output_folder=logs,
         )
         self._memory = Memory(options, pages)
-        self._resume = Resume.of(
-            options.resume_pattern, options.checkpoint_folder, options.spec.name
-        )
+        self._resume = Resume.of(options)
         self._links = Links(
             job=options.spec.name,
             node=options.node,
@@ -213,7 +211,7 @@ class Launcher:
         if not generation.alive:
             return
         reason = await self._crew.begin(generation) if generation.group_rank == 0 else ""
-        reason = reason or await self._decide_resume(generation)
+        reason = reason or await self._resume.settle(generation)
         if not reason:
             await self._crew.parent_ready.wait()
         if reason:
@@ -230,21 +228,6 @@ class Launcher:
         )  # fmt: skip
         for rank in generation.ranks:
             self._crew.start(generation, rank)
-
-    async def _decide_resume(self, generation: Generation) -> str:
-        """Find out what an unchanged script resumes from; the reason where that cannot be."""
-        if self._resume is None:
-            return ""
-        try:
-            generation.resume_from = await self._resume.decide(
-                generation.number,
-                is_first=generation.group_rank == 0,
-                is_alone=len(generation.world.members) == 1,
-            )
-        except BrokenError as error:
-            return str(error)
-        _log.info("resuming from %s", generation.resume_from or "nothing: no file loads")
-        return ""
 
     def _prepare(self, assignment: Assignment, world: World) -> Generation:
         if self._generation is not None:

@@ -1,9 +1,9 @@
 """What an unchanged script is to resume from: the newest file of a pattern that loads.
 
-Such a script saves by itself, by torch.save or otherwise, and reads AEGIS_RESUME_FROM. A save that a
-fault has interrupted leaves half a file; so each is looked into, without torch, and the newest one
-that is whole is handed over, the same to all ranks: the first node decides and tells the others by
-a small file beside what matched.
+Such a script saves by itself, by torch.save or otherwise, and reads AEGIS_RESUME_FROM. A save that
+a fault has interrupted leaves half a file; so each is looked into, without torch, and the newest
+one that is whole is handed over, the same to all ranks: the first node decides and tells the
+others by a small file beside what matched.
 
     archives of torch.save (zip)   all members are there; their checksums hold as far as time allows
     pickles                        they end with what ends a pickle
@@ -24,6 +24,9 @@ import time
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from aegis_agent.launcher.generation import Generation
+from aegis_agent.launcher.options import Options
 
 _WHOLE_SECONDS_MAX = 5.0  # for checksums; after that a file counts once its structure holds
 _TOLD_SECONDS_MAX = 60.0
@@ -49,18 +52,29 @@ class Resume:
     _known: dict[tuple[str, int, int], str] = field(default_factory=dict)  # reasons; "": it loads
 
     @classmethod
-    def of(cls, pattern: str, folder: Path | None, job: str) -> "Resume | None":
-        """None without a pattern; a relative one begins in the checkpoint folder, or here."""
-        return cls(str((folder or Path.cwd()) / pattern), job) if pattern else None
+    def of(cls, options: Options) -> "Resume":
+        """A relative pattern begins in the checkpoint folder, or here where there is none."""
+        pattern = options.resume_pattern
+        if pattern:
+            pattern = str((options.checkpoint_folder or Path.cwd()) / pattern)
+        return cls(pattern, options.spec.name)
 
-    async def decide(self, generation: int, *, is_first: bool, is_alone: bool) -> str:
-        """The path for AEGIS_RESUME_FROM, empty where nothing loads. Raises BrokenError."""
-        if is_first:
-            found = await asyncio.to_thread(self.find)
-            if not is_alone:
-                await asyncio.to_thread(self._tell, generation, found)
-            return found
-        return await self._hear(generation)
+    async def settle(self, generation: Generation) -> str:
+        """Decide what a generation resumes from; the reason where that cannot be decided."""
+        if not self.pattern:
+            return ""
+        try:
+            if generation.group_rank != 0:
+                found = await self._hear(generation.number)
+            else:
+                found = await asyncio.to_thread(self.find)
+                if len(generation.world.members) > 1:
+                    await asyncio.to_thread(self._tell, generation.number, found)
+        except BrokenError as error:
+            return str(error)
+        generation.resume_from = found
+        _log.info("resuming from %s", found or f"nothing: no file of {self.pattern} loads")
+        return ""
 
     def find(self) -> str:
         """The newest that is whole; those passed over are told, once each."""
