@@ -30,6 +30,7 @@ from aegis_agent.launcher.generation import Generation, prepare, without_ranks
 from aegis_agent.launcher.hangs import Hangs
 from aegis_agent.launcher.isolation import Isolation, Verdict
 from aegis_agent.launcher.links import Links
+from aegis_agent.launcher.log_progress import LogProgress
 from aegis_agent.launcher.memory import Memory
 from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
 from aegis_agent.launcher.options import Options, parse_tee
@@ -71,6 +72,7 @@ class Launcher:
         )
         self._looking: asyncio.Task[None] | None = None  # at ranks that are about to be killed
         self._output = Output()
+        self._lines = LogProgress(options.log_pattern)
         self._crew = Crew(
             options=options,
             listener=Listener(
@@ -240,6 +242,7 @@ class Launcher:
             generation.abort(f"{reason} ({error.filename})", time.time())
             self._tell_failure(generation)
         self._generation = generation
+        self._lines.begin(generation.ranks)
         first = 0 if generation.group_rank == 0 else None
         local = range(world.ranks_per_node)
         for local_rank, number in parse_tee(self.options.tee, local, first).items():
@@ -351,6 +354,7 @@ class Launcher:
                 continue
             if generation.alive:
                 generation.look()
+                self._lines.look(generation.ranks)
                 self._hangs.look(generation)
                 self._links.notify()
                 self._look_around(generation)

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aegis.model.job import JobSpec
-from aegis_agent.launcher import ahead
+from aegis_agent.launcher import ahead, log_progress
 from aegis_agent.launcher.ahead import Ahead
 from aegis_agent.launcher.errors import UsageError
 
@@ -56,6 +56,7 @@ class Options:
     hang_floor_seconds: float
     hang_detection: bool
     ahead: Ahead
+    log_pattern: str = ""  # empty: progress is told by the script, or not at all
     resume_pattern: str = ""
     ignored: tuple[str, ...] = ()
 
@@ -83,6 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_job(parser)
     _add_node(parser)
     ahead.add_arguments(parser)
+    log_progress.add_argument(parser)
     _add_ignored(parser)
     parser.add_argument("script", metavar="SCRIPT", help="the training script (or module, program)")
     parser.add_argument("script_arguments", nargs=argparse.REMAINDER, metavar="...")
@@ -237,6 +239,7 @@ def read(arguments: argparse.Namespace) -> Options:
         stop_grace_seconds=arguments.stop_grace_seconds,
         hang_floor_seconds=_hang_floor(arguments.hang_floor),
         hang_detection=arguments.hang_detection,
+        log_pattern=log_progress.checked(arguments.log_pattern),
         ahead=ahead.read(arguments, spec.ranks_per_node, [import_folder(command), *sys.path]),
         ignored=tuple(dict.fromkeys(arguments.ignored or ())),
     )

@@ -92,7 +92,7 @@ def installed(*names):
     ],
 )
 def test_a_trainer_tells_its_steps_saves_when_asked_and_resumes(stage, script, tmp_path, text):
-    """Steps and losses are told; a stop costs no step; after a kill the newest whole one is taken."""
+    """Steps and losses are told, a stop costs no step, a kill goes back to the newest whole one."""
     stage.launch("n1", script(text), tmp_path / "kept")
     stage.ready("n1")
     stage.begin("n1")
