@@ -1,6 +1,7 @@
 """One rank's checkpoints: exact resumption, failed saves, stale generations."""
 
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,6 +228,61 @@ def test_a_state_that_changes_its_shape_is_laid_out_anew(tmp_path) -> None:
     dcp.load(state, checkpoint_id=tmp_path / "step-00000002", no_dist=True)  # plain dcp reads it
     for name, one in run.model.state_dict().items():
         assert torch.equal(state["model"][name], one)
+
+
+def test_a_local_disk_keeps_what_does_not_go_into_the_folder(tmp_path) -> None:
+    """Every save there, every third into the folder; the newest that holds is taken."""
+    where = {"local_folder": tmp_path / "local", "shared_every": 3}
+    run, weights = Run(tmp_path / "shared", **where), {}
+    for step in range(1, 6):
+        run.train(1)
+        weights[step] = run.model[0].weight.detach().clone()
+        assert run.checkpointer.save(step)
+        assert run.checkpointer.wait()
+    assert steps(tmp_path / "shared") == [3]
+    again = Run(tmp_path / "shared", **where)
+    assert again.checkpointer.restore() == 5
+    assert torch.equal(again.model[0].weight, weights[5])
+    [shard] = (tmp_path / "local").glob("disk/rank-0-step-00000005/shard")
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    again = Run(tmp_path / "shared", **where)
+    assert again.checkpointer.restore() == 4
+    assert torch.equal(again.model[0].weight, weights[4])
+    [passed_over] = again.checkpointer._restoring.passed_over
+    assert passed_over.reason == "shard of rank 0 on local disk: hash differs"
+    shutil.rmtree(tmp_path / "local")
+    again = Run(tmp_path / "shared", **where)
+    assert again.checkpointer.restore() == 3
+    assert torch.equal(again.model[0].weight, weights[3])
+
+
+def test_suspect_checkpoints_are_passed_over(tmp_path, monkeypatch) -> None:
+    """By what the launcher says, and from then on by a file beside the marker."""
+    run = Run(tmp_path)
+    for step in (1, 2):
+        assert run.checkpointer.save(step)
+        assert run.checkpointer.wait()
+    taken = {one.step: one.marker.taken_at for one in candidates(tmp_path)}
+    monkeypatch.setenv("AEGIS_SUSPECT", f"{taken[2]}:0")
+    again = Run(tmp_path)
+    assert again.checkpointer.restore() == 1
+    monkeypatch.delenv("AEGIS_SUSPECT")
+    assert Run(tmp_path).checkpointer.restore() == 1
+    (tmp_path / "step-00000002" / "suspect.json").unlink()  # somebody is sure that it is good
+    assert Run(tmp_path).checkpointer.restore() == 2
+
+
+def test_what_a_save_has_cost_is_told(tmp_path) -> None:
+    """In its marker, and to the launcher."""
+    run = Run(tmp_path)
+    assert run.checkpointer.save(1)
+    assert run.checkpointer.wait()
+    [one] = candidates(tmp_path)
+    assert one.marker.stall_seconds > 0
+    assert one.marker.taken_at < one.marker.at
+    told = progress.current().progress
+    assert told.checkpoint_stall_seconds == one.marker.stall_seconds
+    assert told.checkpoint_durable_seconds > 0
 
 
 def test_a_checkpointer_needs_a_folder() -> None:
