@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 STATIC := aegis/controller/static/index.html
 WEB := $(shell find dashboards/web -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
 
-.PHONY: help setup demo test check fast-test sim mutation rewrite bench docs rules test-systemd test-images lock system-packages clean
+.PHONY: help setup adapters demo test check fast-test sim mutation rewrite bench docs rules test-systemd test-images lock system-packages clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -29,6 +29,13 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet $(TORCH_PIP_ARGS) torch==2.13.0
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
+
+# Without dependencies, each of which the lock names anyway: so none of them brings another torch.
+$(VENV)/.adapters: requirements-adapters.lock | $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-adapters.lock
+	@touch $@
+
+adapters: $(VENV)/.adapters  ## transformers, accelerate and Lightning, for the adapters' tests
 
 $(STATIC): $(WEB) | $(VENV)/.ready
 	dashboards/build.sh $(BIN)/python
@@ -71,6 +78,7 @@ rules: setup  ## shipped rules and their tests, alerts and theirs
 	$(BIN)/python -m pytest -q tests/unit/rules tests/integration/monitoring
 
 test-integration: setup system-packages  ## every way ranks can end and hardware can lie; metrics on a real Prometheus
+	-@$(MAKE) --no-print-directory adapters  # without them their tests are skipped, and say so
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration/launcher tests/integration/monitoring
 	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15 -m slow tests/integration/agent
 
@@ -80,9 +88,12 @@ test-systemd: setup system-packages  ## boots real systemd nodes (root)
 test-images: setup system-packages  ## builds and starts the container images (root)
 	$(BIN)/python -m pytest tests/images
 
-lock: $(VENV)/.ready  ## resolve requirements.lock anew
+lock: $(VENV)/.ready  ## resolve requirements.lock and requirements-adapters.lock anew
 	$(BIN)/uv pip compile pyproject.toml --extra controller --extra agent --extra dev \
 	  --generate-hashes --universal --no-header --no-annotate --upgrade -q -o requirements.lock
+	echo "torch; sys_platform == 'never'" | $(BIN)/uv pip compile pyproject.toml --extra adapters \
+	  --constraint requirements.lock --override /dev/stdin --no-emit-package torch \
+	  --generate-hashes --universal --no-header --no-annotate --upgrade -q -o requirements-adapters.lock
 
 # Only what the tests of real components need, only as root, and only what is missing.
 system-packages:

@@ -116,3 +116,43 @@ def test_a_trainer_tells_its_steps_saves_when_asked_and_resumes(stage, script, t
     stage.trains("n1", beyond=failed.ranks[0].step)
     assert stage.state("n1").resumed_step >= failed.checkpoint_step - 5
     assert stage.state("n1").resumed_step > stopped.checkpoint_step
+
+
+LIKE_MEGATRON = """
+import os, signal, sys, time
+import torch.distributed as dist
+
+received = []
+signal.signal(signal.SIGTERM, lambda *_: received.append(True))
+dist.init_process_group("gloo")
+last = dist.get_rank() == dist.get_world_size() - 1
+iteration = 100
+if dist.get_rank() == 0:
+    print("  successfully loaded checkpoint from /kept [ t 1/1, p 1/1 ] at iteration 100")
+while True:
+    time.sleep(0.02)
+    iteration += 1
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, bool(received))
+    if iteration % 5 == 0 and last:
+        print(f" [now] iteration {iteration:8d}/    9999 | lm loss: {1 / iteration:.6E} |")
+    if any(everyone):
+        print("[exiting program after receiving SIGTERM.]")
+        sys.exit(0)
+"""
+
+
+def test_an_unchanged_script_tells_its_steps_by_its_lines(stage, script):
+    """One rank's lines speak for all; the script's own handler ends it when it is asked to stop."""
+    stage.launch("n1", script(LIKE_MEGATRON), flags=("--log-pattern", "megatron"))
+    stage.ready("n1")
+    stage.begin("n1")
+    stage.trains("n1", beyond=110)
+    state = stage.state("n1")
+    assert state.resumed_step == 100
+    assert len({(rank.step, rank.loss) for rank in state.ranks}) == 1
+    assert state.ranks[0].loss == pytest.approx(1 / state.ranks[0].step, rel=1e-5)
+    stage.stop("n1", kind=StopKind.SAVING, grace=30.0)
+    ended = stage.phase("n1", LauncherPhase.DONE)
+    assert [rank.exit_code for rank in ended.ranks] == [0, 0]
+    assert stage.finish("n1") == [0]

@@ -10,8 +10,8 @@ from aegis_agent.launcher.log_progress import LogProgress, compiled
 # As they are printed: torchtitan's MetricsProcessor, Megatron-LM's training_log, Primus' trainer.
 TORCHTITAN = (
     "[rank0]:[titan] 2026-01-02 03:04:05,678 - root - INFO - \x1b[31mstep: 20  "
-    "\x1b[32mloss:  7.4321  \x1b[38;2;180;60;0mgrad_norm:  1.2345  \x1b[36mmemory: 10.11GiB(12.77%)  "
-    "\x1b[34mtps: 8,123  \x1b[36mtflops: 47.5  \x1b[35mmfu: 15.22%\x1b[39m"
+    "\x1b[32mloss:  7.4321  \x1b[38;2;180;60;0mgrad_norm:  1.2345  \x1b[36m"
+    "memory: 10.11GiB(12.77%)  \x1b[34mtps: 8,123  \x1b[36mtflops: 47.5  \x1b[35mmfu: 15.22%"
 )
 TORCHTITAN_VALIDATION = "[titan] INFO - validate step: 20  loss:  7.9999  memory:  1.00GiB(1.00%)"
 MEGATRON = (
