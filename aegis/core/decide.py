@@ -15,6 +15,7 @@ from aegis.core.rails import TRAINING, Request, verdicts
 from aegis.core.words import REMEDIES, listed, once_agreed
 from aegis.model.fault import Fault, FaultClass
 from aegis.model.incident import Alternative, Decision, DecisionResult, Incident, Remedy, Verdict
+from aegis.model.job import Job
 from aegis.model.node import NodeState
 from aegis.model.policy import Mode
 from aegis.rules import Rule, RuleSet
@@ -111,7 +112,24 @@ def _has_nothing_to_do(cluster: Cluster, rule: Rule, incident: Incident) -> bool
     if rule.remedy in DRAINS:
         return standing(cluster.nodes[fault.node]) in GONE
     job = cluster.job_on(fault.node)
-    return fault.job is None and (job is None or job.state not in TRAINING)
+    if fault.job is not None:
+        return False
+    return job is None or job.state not in TRAINING or _is_since(job, fault)
+
+
+def _is_since(job: Job, fault: Fault) -> bool:
+    """Whether the job's ranks were all started after the node had rebooted, for another reason."""
+    rebooted = fault.fault_class is FaultClass.NODE_REBOOTED
+    return rebooted and bool(job.attempts) and job.attempts[-1].started_at >= fault.observed_at
+
+
+def _why_none(cluster: Cluster, incident: Incident) -> str:
+    job = cluster.job_on(incident.faults[0].node)
+    if job is None:
+        return "the node holds no ranks"
+    if job.state in TRAINING:
+        return f"job {job.spec.name} was started since"
+    return "its ranks are being stopped already"
 
 
 def _nothing(
@@ -120,9 +138,7 @@ def _nothing(
     if rule is NO_RULE:
         reason = f"no rule speaks of {incident.fault_class}, so Aegis only tells people"
     elif rule.remedy is Remedy.RESTART:
-        stopping = cluster.job_on(incident.faults[0].node) is not None
-        gone = "its ranks are being stopped already" if stopping else "the node holds no ranks"
-        reason = f"rule {rule.id} asks for a restart, and {gone}"
+        reason = f"rule {rule.id} asks for a restart, and {_why_none(cluster, incident)}"
     elif rule.remedy in DRAINS:
         state = standing(cluster.nodes[incident.faults[0].node])
         reason = f"rule {rule.id} asks to {REMEDIES[rule.remedy]}, and the node is {state} already"

@@ -266,14 +266,13 @@ def _await_end(cluster: Cluster, job: Job) -> None:
 
 
 def _await_stop(cluster: Cluster, job: Job) -> None:
-    """One node fewer to wait for with each that holds no rank any more; then the job moves on."""
-    gone = {
-        member.node
-        for member in job.members
-        if member.node in job.awaiting and is_gone(cluster, job, member)
-    }
-    if gone:
-        job = replace(job, awaiting=job.awaiting - gone)
+    """One node fewer to wait for with each that holds no rank any more; then the job moves on.
+
+    One that was given up and is heard again is waited for again: it can be told to stop.
+    """
+    left = {member.node for member in job.members if not is_gone(cluster, job, member)}
+    if left != job.awaiting:
+        job = replace(job, awaiting=frozenset(left))
         cluster.put_job(job)
     if job.awaiting and is_deserted(cluster, job):
         recovery.deserted(cluster, job)

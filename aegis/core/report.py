@@ -134,6 +134,8 @@ def _with_launcher(
     known, contact = launcher_of(node, name), contact_of(node, name)
     if contact and launcher.launcher in contact.superseded:
         return node
+    if known and known.launcher != launcher.launcher and _is_over(cluster, launcher):
+        return node
     if known and known.launcher == launcher.launcher and _is_older(launcher, known):
         return node
     own = by is Sender.LAUNCHER
@@ -153,6 +155,12 @@ def _with_launcher(
         launchers=tuple(sorted([*launchers, launcher], key=lambda one: one.spec.name)),
         contacts=tuple(sorted([*contacts, heard], key=lambda one: one.job)),
     )
+
+
+def _is_over(cluster: Cluster, launcher: LauncherState) -> bool:
+    """Whether it belongs to a run of the job's name that has ended."""
+    job = cluster.jobs.get(launcher.spec.name)
+    return job is not None and launcher.launcher in job.ended_launchers
 
 
 def _is_older(launcher: LauncherState, known: LauncherState) -> bool:

@@ -39,13 +39,14 @@ class Promises:
     _jobs: dict[str, Job] = field(default_factory=dict)
     _before: dict[str, Job] = field(default_factory=dict)  # before the event
     _incidents: dict[str, IncidentState] = field(default_factory=dict)
-    _worlds: dict[tuple[str, int], World] = field(default_factory=dict)
+    _worlds: dict[tuple[str, int, int], World] = field(default_factory=dict)
+    _logs_lost: int = 0
     _stores: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     _excused: set[tuple[str, int]] = field(default_factory=set)  # launcher, generation: given up
     _orders_of: dict[str, int] = field(default_factory=dict)  # the newest epoch, by node
     _begun: set[str] = field(default_factory=set)  # orders
     _told: dict[str, str] = field(default_factory=dict)  # evidence of a fault: its incident
-    _has_forgotten: bool = False
+    has_forgotten: bool = False
     _ever_told: set[str] = field(default_factory=set)  # before the log was lost
 
     def begin(self) -> None:
@@ -58,7 +59,8 @@ class Promises:
         """The controller has lost its log: what it believed is no measure any more."""
         self.takes = Takes(self.scene, self.controller)
         self._ever_told |= set(self._told)
-        self._has_forgotten = True
+        self.has_forgotten = True
+        self._logs_lost += 1
         for known in (self._nodes, self._jobs, self._before, self._incidents, self._told):
             known.clear()
         self.restarts.clear()
@@ -88,7 +90,8 @@ class Promises:
         """A generation is one world, with a store that no other generation has used."""
         assert launcher.run is not None
         job, world = (launcher.plan.spec.name, launcher.generation), launcher.run.world
-        known = self._worlds.setdefault(job, world)
+        # One that lost its log may count a generation again: its epoch tells the two apart.
+        known = self._worlds.setdefault((*job, self._logs_lost), world)
         assert known == world, f"generation {job} was told in two ways"
         assert launcher.order is not None
         assert launcher.order.world in (None, world) or launcher.order.generation > job[1], (
@@ -96,7 +99,7 @@ class Promises:
         )
         store = (world.members[0].launcher, world.master_port)
         first = self._stores.setdefault(store, job)
-        assert first == job or self._has_forgotten, f"store {store} was used before"
+        assert first == job or self.has_forgotten, f"store {store} was used before"
 
     def _is_excused(self, one: Alive) -> bool:
         return (one.launcher, one.generation) in self._excused or self._is_forgotten(one)
@@ -105,7 +108,7 @@ class Promises:
         """Whoever lost the log cannot wait for a launcher that it has not heard since."""
         node = self.controller.cluster.nodes.get(one.node)
         known = node is not None and any(it.launcher == one.launcher for it in node.launchers)
-        return self._has_forgotten and not known
+        return self.has_forgotten and not known
 
     def _alive(self, job: str) -> list[Alive]:
         return [one for one in self.scene.truth.ranks.values() if one.job == job]
@@ -199,8 +202,9 @@ class Promises:
         limit = self.controller.cluster.policy.silence_seconds
         memory = self.controller.memory
         moved = max(memory.moved_at.get(job.spec.name, 0.0), memory.since)
+        failed = self._jobs[job.spec.name].incident is not None  # by now: all within one event
         for one in self._alive(job.spec.name):
-            deserted = job.incident is not None and self.controller.has_hung_up(one.node)
+            deserted = failed and self.controller.has_hung_up(one.node)
             if one.generation <= job.generation and not self._is_excused(one) and not deserted:
                 silent = self.controller.silent_seconds(one.node)
                 idle = self.scene.now - moved
@@ -211,7 +215,7 @@ class Promises:
             node
             for node in self.controller.cluster.nodes
             if self.controller.silent_seconds(node) >= limit
-            or (job.incident is not None and self.controller.has_hung_up(node))
+            or (failed and self.controller.has_hung_up(node))
         ]
         self._excuse(silent_nodes, job)
 
@@ -279,7 +283,7 @@ class Promises:
     def begun(self, order: Order, boot_id: str) -> None:
         """An order is carried out: in time, on this boot, by the newest controller, once."""
         name, alive = order.node, self.scene.truth.ranks.values()
-        if self._has_forgotten:  # and with it what it has ordered
+        if self.has_forgotten:  # and with it what it has ordered
             return
         given = [one.order for one in self.controller.cluster.nodes[name].repairs]
         told = next((one for one in given if one.id == order.id), None)

@@ -35,10 +35,14 @@ class World:
         return MIXES[self.scene.setting.mix]
 
     def find(self, plan: JobPlan, order: Assignment) -> Generation:
-        """The generation that the order speaks of; the first who asks makes it."""
+        """The generation that the order speaks of; the first who asks makes it.
+
+        A controller that lost its log may count one again.
+        """
         assert order.world is not None
         key = (plan.spec.name, order.generation)
-        if key not in self.generations:
+        known = self.generations.get(key)
+        if known is None or (known.world != order.world and self.promises.has_forgotten):
             self.generations[key] = Generation(
                 scene=self.scene,
                 plan=plan,

@@ -32,6 +32,9 @@ FOUND = {
     1580: "an agent that came back condemned the launcher that had not come back yet",
     611: "ranks that a controller without its log might adopt were told to stop by its answer",
     675: "ranks that were adopted on a node that a person was draining trained on there",
+    1789: "a reboot whose restart people were asked about spent a second one when they had agreed",
+    2454: "a node that was given up, and heard again in the same stop, was not waited for",
+    3590: "a late word of a launcher of the run before displaced the launcher that trained",
     830: "a node whose log was lost was quarantined while its launcher was stopping ranks",
 }
 

@@ -1,6 +1,11 @@
 """Decisions: the first rule that matches, and a record that leaves no question open."""
 
+from dataclasses import replace
+
 from aegis.model.incident import DecisionResult, IncidentState, Remedy
+from aegis.model.job import JobSpec, JobState, LauncherPhase
+from aegis.model.policy import Unanswered
+from aegis.rules import parse
 
 
 def test_the_first_rule_that_matches_decides(fleet) -> None:
@@ -71,3 +76,29 @@ def test_a_fault_is_counted_once_however_often_it_is_delivered(fleet) -> None:
     fleet.number -= 1
     fleet.fault("n1", "gpu.ecc.correctable")
     assert fleet.incident.suppressed == 0
+
+
+ASKED = """\
+apiVersion: aegis/v1
+kind: RuleSet
+name: test
+rules:
+  - {id: rank, title: T, class: job.worker.exited, remedy: restart}
+  - {id: boot, title: T, class: node.rebooted, remedy: restart, mode: approve}
+"""
+
+
+def test_a_reboot_restarts_no_ranks_that_were_started_after_it(make_fleet) -> None:
+    """While people are asked its launcher's end restarts the job: one reboot, one restart."""
+    fleet = make_fleet(approval_seconds=5.0, approval_unanswered=Unanswered.ACT)
+    fleet.rules = parse({"test.yaml": ASKED})
+    fleet.connect("m1", "m2", spec=JobSpec(name="solo", nodes=1, ranks_per_node=2, spares=1))
+    fleet.obey("m1")
+    fleet.launchers["m1"] = replace(
+        fleet.launchers["m1"], launcher="anew", phase=LauncherPhase.IDLE, ranks=(), store_port=5000
+    )
+    fleet.say("m1", boot_id="another", session=2)
+    solo = fleet.cluster.jobs["solo"]
+    assert (solo.state, solo.generation, solo.restarts) == (JobState.STARTING, 2, 1)
+    fleet.tick(10)
+    assert fleet.cluster.jobs["solo"].restarts == 1

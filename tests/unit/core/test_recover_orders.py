@@ -175,8 +175,10 @@ def test_a_job_that_is_given_up_or_stopped_ends_with_its_last_rank(make_fleet) -
     ):
         fleet = make_fleet()
         recover.stop(fleet.cluster, fleet.job, StopKind.NOW, "r", None)
-        fleet.cluster.put_job(replace(fleet.job, awaiting=frozenset(), **change))
-        recover._advance_once(fleet.cluster, fleet.job)
+        fleet.cluster.put_job(replace(fleet.job, **change))
+        fleet.obey("n1")
+        assert fleet.job.state is JobState.STOPPING
+        fleet.obey("n2")
         assert (fleet.job.state, fleet.job.exit_code) == (state, code)
 
 
@@ -203,14 +205,19 @@ def test_a_node_has_started_once_its_ranks_are_alive_or_done(make_fleet, phase, 
     assert fleet.job.awaiting == awaited
 
 
-def test_a_stop_waits_for_whom_it_awaits(make_fleet) -> None:
-    """A member that was gone before is not counted again."""
-    fleet = make_fleet()
-    recover.stop(fleet.cluster, fleet.job, StopKind.NOW, "r", None)
-    fleet.cluster.put_job(replace(fleet.job, awaiting=frozenset({"n2"})))
-    before = fleet.job
-    recover._advance_once(fleet.cluster, before)
-    assert fleet.job == before
+def test_a_node_that_was_given_up_and_is_heard_again_is_waited_for(make_fleet) -> None:
+    """It can be told to stop, so no generation begins, and no job ends, beside its ranks."""
+    fleet = make_fleet(silence_seconds=10)
+    fleet.apply(ev.NodeDrained(at=fleet.at, node="n3", actor="ada", reason="firmware"))
+    fleet.apply(ev.JobStopped(at=fleet.at, job="llama", actor="ada", reason="enough"))
+    fleet.tick(20, silent=("n1",))
+    assert fleet.job.awaiting == {"n2"}
+    fleet.say("n1")
+    assert fleet.job.awaiting == {"n1", "n2"}
+    fleet.obey("n2")
+    assert fleet.job.state is JobState.STOPPING
+    fleet.obey("n1")
+    assert fleet.job.state is JobState.DONE
 
 
 def test_a_job_keeps_its_newest_attempts(fleet) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from aegis.core.cluster import Cluster, contact_of, launcher_of
-from aegis.model.event import ControllerStarted
+from aegis.model.event import ControllerStarted, JobStopped
 from aegis.model.fault import Condition, FaultClass, Severity
 from aegis.model.job import JobState, LauncherPhase, RankPhase
 from aegis.model.node import NodeReport, NodeState, Sender
@@ -155,3 +155,24 @@ def test_ranks_that_have_exited_are_not_yet_gone(fleet) -> None:
     fleet.launchers["n1"] = replace(launcher, ranks=dead, phase=LauncherPhase.IDLE)
     fleet.say("n1")
     assert fleet.cluster.nodes["n1"].state is NodeState.QUARANTINED
+
+
+def test_a_late_word_of_an_ended_run_displaces_nobody(make_fleet) -> None:
+    """The launcher of the run before may be heard once more, long after the next one came."""
+    fleet = make_fleet()
+    old = fleet.launchers["n1"]
+    fleet.apply(JobStopped(at=fleet.at, job="llama", actor="ada", reason="enough"))
+    fleet.obey("n1", "n2")
+    for node in ("n1", "n2", "n3"):
+        fleet.launchers.pop(node)
+        fleet.say(node)
+    fleet.tick(40)
+    for node in ("n1", "n2", "n3"):
+        fleet.launchers[node] = replace(
+            old, launcher=f"{node}-again", phase=LauncherPhase.IDLE, ranks=(), generation=1
+        )
+        fleet.say(node)
+    again = fleet.launchers["n1"]
+    fleet.launchers["n1"] = replace(old, generation=1)
+    fleet.say("n1", sender=Sender.LAUNCHER, session=1)
+    assert launcher_of(fleet.cluster.nodes["n1"], "llama").launcher == again.launcher
