@@ -26,7 +26,7 @@ from aegis.worker.layout import Layout, PlanError
 from aegis.worker.progress import Session, current
 from aegis.worker.ranks import Ranks
 from aegis.worker.restoring import Found, Restoring
-from aegis.worker.saves import Save, Saves, not_saved, why
+from aegis.worker.saves import Save, Saves, not_saved, watch_end, why
 from aegis.worker.shelf import Entry
 from aegis.worker.stage import Stage
 from aegis.worker.stop import StopRequest
@@ -83,6 +83,7 @@ class Checkpointer:
         self._stage: Stage | None = None
         self._writer: Writer | None = None
         self._stop = StopRequest(self._session)
+        watch_end()
 
     def _meet(self) -> None:
         """All ranks tell where they live; the first draws what they alone know."""
@@ -147,7 +148,12 @@ class Checkpointer:
 
     def wait(self) -> bool:
         """Wait until no save is under way: whether the last one is complete and on disk."""
-        self._saves.settle()
+        before = self._session.progress.phase
+        self._session.enter(RankPhase.SAVING)
+        try:
+            self._saves.settle()
+        finally:
+            self._session.enter(before)
         return bool(self._saves.last_complete)
 
     def _take(self, step: int) -> None:

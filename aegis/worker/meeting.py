@@ -6,6 +6,7 @@ again and again, and the more ranks there are the more seldom.
 """
 
 import json
+import threading
 import time
 from typing import Any
 
@@ -32,6 +33,7 @@ class Meeting:
         self._rank, self._size = ranks.rank, ranks.size
         self._name = name
         self._store: Any = None
+        self.abandoned = threading.Event()  # this rank is ending: nothing is waited for any more
         self._pause = max(_LOOK_SECONDS, ranks.size / _LOOKS_PER_SECOND_MAX)
         if ranks.size > 1:
             store = distributed_c10d._get_default_store()  # noqa: SLF001  there is no other way
@@ -84,7 +86,8 @@ class Meeting:
         try:
             heard = self._key(number, "heard")
             while self._store.add(heard, 0) < self._size - 1 and time.monotonic() < until:
-                time.sleep(self._pause)
+                if self.abandoned.wait(self._pause):
+                    return
         except DistError:
             return
 
@@ -93,7 +96,8 @@ class Meeting:
         while not self._store.check(keys):
             if time.monotonic() > until:
                 raise LostError("nothing was heard of the other ranks for half an hour")
-            time.sleep(self._pause)
+            if self.abandoned.wait(self._pause):
+                raise LostError("this rank has failed")
 
     def _key(self, number: int, what: str) -> str:
         return f"aegis/save/{self._name}/{number}/{what}"

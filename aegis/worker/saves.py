@@ -5,15 +5,19 @@ that waits for it and talks to the other ranks (`aegis.worker.meeting`). The fir
 all have written. There is at most one save under way.
 """
 
+import atexit
 import errno
 import logging
 import shutil
+import sys
 import threading
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aegis.model.job import RankPhase
 from aegis.worker import folder as files
 from aegis.worker import layout
 from aegis.worker.fence import FenceError, StaleGenerationError, check_fence
@@ -25,7 +29,12 @@ from aegis.worker.ranks import Ranks
 from aegis.worker.tiers import Tiers
 from aegis.worker.writing import Order, Writer
 
+_FAILED_SECONDS = 0.2  # a launcher waits for this process to end
+
 _log = logging.getLogger("aegis.worker")
+_open: weakref.WeakSet["Saves"] = weakref.WeakSet()
+_failed = threading.Event()
+_hooked: list[Any] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +69,7 @@ class Saves:
         self._tiers = tiers
         self._keep = keep
         self._meeting = Meeting(ranks, tiers.token)
+        _open.add(self)
         self._copy_trouble = ""
         self._thread: threading.Thread | None = None
         self._stale: StaleGenerationError | None = None
@@ -92,9 +102,20 @@ class Saves:
     def start(self, save: Save, writer: Writer | OSError) -> None:
         """See to what was copied; an error in the writer's place is this rank's share."""
         self._thread = threading.Thread(
-            target=self._see_to, args=(save, writer), name=f"save-{save.step}"
+            target=self._see_to, args=(save, writer), name=f"save-{save.step}", daemon=True
         )
         self._thread.start()
+
+    def end(self, *, failed: bool) -> None:
+        """The process ends: the last save is waited for, unless the script has failed."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        if failed:
+            self._meeting.abandoned.set()
+            self._thread.join(_FAILED_SECONDS)
+            return
+        self._session.enter(RankPhase.SAVING)
+        self._thread.join()
 
     def _see_to(self, save: Save, writer: Writer | OSError) -> None:
         share = self._write(save, writer)
@@ -183,6 +204,24 @@ class Saves:
                 self._ranks.rank, reason,
             )  # fmt: skip
         self._copy_trouble = reason
+
+
+def watch_end() -> None:
+    """See to the last save when this process ends, and notice whether it ends by an exception."""
+    if not _hooked:
+        _hooked.append(sys.excepthook)
+        sys.excepthook = _note_failure
+        atexit.register(_end_all)
+
+
+def _note_failure(*raised: Any) -> None:
+    _failed.set()
+    _hooked[0](*raised)
+
+
+def _end_all() -> None:
+    for saves in list(_open):
+        saves.end(failed=_failed.is_set())
 
 
 def _check(shares: list[dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ import logging
 import mmap
 import os
 import tempfile
+import weakref
 from pathlib import Path
 
 import torch
@@ -38,6 +39,7 @@ class Stage:
         room = layout.tensors_bytes + 2 * objects_bytes + _SLACK_BYTES
         self.capacity_bytes = -(-room // mmap.PAGESIZE) * mmap.PAGESIZE
         self.file = _take(self.capacity_bytes, path)
+        self._let_go = weakref.finalize(self, os.close, self.file)
         self.layout = layout
         self._memory = mmap.mmap(self.file, self.capacity_bytes)
         _populate(self._memory)
@@ -87,7 +89,7 @@ class Stage:
             torch.cuda.cudart().cudaHostUnregister(self._bytes.data_ptr())
         self._places.clear()
         del self._bytes
-        os.close(self.file)
+        self._let_go()
 
 
 def _take(size: int, path: Path | None) -> int:

@@ -60,6 +60,7 @@ class Writer:
         self._rest = b""
         self._said: dict[str, dict[str, Any]] = {}
         self.close = weakref.finalize(self, _end, self._process)
+        self.close.atexit = False  # it ends with the pipe, and the last save may still need it
         self._tell(op="plan", metadata=base64.b64encode(metadata).decode())
 
     @property

@@ -296,3 +296,33 @@ def test_nothing_of_torch_is_imported_for_progress() -> None:
     """`import aegis.worker` alone must not cost seconds."""
     code = "import sys, aegis.worker; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ENDING = """
+import subprocess, sys, torch
+from aegis.worker import Checkpointer
+model = torch.nn.Linear(2000, 2000)
+checkpointer = Checkpointer(sys.argv[1], model=model, optimizer=torch.optim.SGD(model.parameters()))
+checkpointer.save(1)
+checkpointer.wait()
+checkpointer._writer._process.send_signal(19)  # it writes nothing until it is let
+checkpointer.save(2)
+goes_on = ["sh", "-c", f"sleep 2; kill -CONT {checkpointer._writer._process.pid}"]
+subprocess.Popen(goes_on, start_new_session=True)
+if sys.argv[2] == "fail":
+    raise RuntimeError("boom")
+"""
+
+
+@pytest.mark.parametrize(("how", "status", "saved"), [("fail", 1, [1]), ("end", 0, [2, 1])])
+def test_the_last_save_is_waited_for_unless_the_script_fails(tmp_path, how, status, saved) -> None:
+    """A launcher hears of a failure at once; a script that is done loses nothing."""
+    script, folder = tmp_path / "script.py", tmp_path / "checkpoints"
+    script.write_text(ENDING)
+    with (tmp_path / "said").open("w") as said:
+        command = [sys.executable, str(script), str(folder), how]
+        done = subprocess.run(command, stdout=said, stderr=said, check=False, timeout=120)
+    told = (tmp_path / "said").read_text()
+    assert done.returncode == status, told
+    assert ("RuntimeError: boom" in told) == (how == "fail")
+    assert steps(folder) == saved
