@@ -19,8 +19,7 @@ class Zero:
     """
 
     def __init__(self, model, *, matrix_rate=0.02, rate=3e-3, balance_rate=3e-3):
-        self.rank = dist.get_rank() if dist.is_initialized() else 0
-        self.world_size = dist.get_world_size() if dist.is_initialized() else 1
+        self.rank, self.world_size = 0, 1
         matrices = model.matrices()
         balances = [one.balance for one in model.routers()]
         apart = {id(one) for one in (*matrices.values(), *balances)}
@@ -36,10 +35,15 @@ class Zero:
         self.optimizers = [muon, adamw]
         self.routers = model.routers()
         self.parameters = list(model.parameters())
-        self.owned_by = self._share_out()
+        self.owned_by = [self.parameters]
         self._rates = [[group["lr"] for group in one.param_groups] for one in self.optimizers]
 
-    def _share_out(self):
+    def share_out(self):
+        """Once the process group is there: decide who owns what."""
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+        self.owned_by = self._owners()
+
+    def _owners(self):
         """For each rank its parameters: the largest first, to whoever has the least so far."""
         owned_by = [[] for _ in range(self.world_size)]
         for one in self.optimizers:

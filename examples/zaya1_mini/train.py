@@ -27,12 +27,15 @@ import aegis.worker
 def main():
     """Train from the newest checkpoint to --steps."""
     arguments = read_arguments()
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(arguments.seed)  # the same weights on every rank
+    model = Zaya().to(torch.float64 if arguments.float64 else torch.float32)
+    zero = Zero(model)
+    # All so far is the same on every rank: `aegis run --run-ahead` has it done before a fault.
     device = join(arguments.device)
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(arguments.seed)  # the same weights on every rank
-    dtype = torch.float64 if arguments.float64 else torch.float32
-    model = Zaya().to(device=device, dtype=dtype)
-    zero = Zero(model)
+    model.to(device)
+    zero.share_out()
     data = Text(arguments.seed, arguments.batch, arguments.context, rank, world_size)
 
     with aegis.worker.session() as session:
@@ -62,7 +65,6 @@ def main():
 
 def join(kind):
     """This rank's device, and the process group for that kind of device."""
-    torch.use_deterministic_algorithms(True)
     if kind == "auto":
         found = torch.accelerator.current_accelerator(check_available=True)
         kind = found.type if found is not None else "cpu"

@@ -118,6 +118,19 @@ def test_a_trainer_tells_its_steps_saves_when_asked_and_resumes(stage, script, t
     assert stage.state("n1").resumed_step > stopped.checkpoint_step
 
 
+def test_half_a_checkpoint_is_passed_over(tmp_path):
+    """One that only some ranks have marked was cut short; one without marks is not ours."""
+    pytest.importorskip("transformers", reason="needs transformers: run `make adapters`")
+    from aegis.worker.adapters.huggingface import newest_checkpoint  # noqa: PLC0415
+
+    assert newest_checkpoint(tmp_path / "none") is None
+    for step, marks in {5: ["0-of-2", "1-of-2"], 10: ["0-of-2"], 15: [], 100: ["1-of-2"]}.items():
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        for mark in marks:
+            (tmp_path / f"checkpoint-{step}" / f"aegis-saved-{mark}").touch()
+    assert newest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-5")
+
+
 LIKE_MEGATRON = """
 import os, signal, sys, time
 import torch.distributed as dist

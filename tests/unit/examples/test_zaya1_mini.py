@@ -265,12 +265,14 @@ def test_residual_scaling_is_its_formula():
     """Gate times (value plus bias), for the stream and for the branch."""
     scale = stirred(zaya.ResidualScale(SMALL))
     stream, branch = torch.randn(2, 3, SMALL.width, dtype=torch.float64)
-    out = scale(stream, branch)
+    out = numbers(scale(stream, branch))
+    gates = numbers(scale.stream_gate), numbers(scale.branch_gate)
+    biases = numbers(scale.stream_bias), numbers(scale.branch_bias)
     for t in range(3):
         for c in range(SMALL.width):
-            kept = (float(stream[t, c]) + float(scale.stream_bias[c])) * float(scale.stream_gate[c])
-            new = (float(branch[t, c]) + float(scale.branch_bias[c])) * float(scale.branch_gate[c])
-            assert float(out[t, c]) == pytest.approx(kept + new, rel=1e-12)
+            kept = (float(stream[t, c]) + biases[0][c]) * gates[0][c]
+            new = (float(branch[t, c]) + biases[1][c]) * gates[1][c]
+            assert out[t, c] == pytest.approx(kept + new, rel=1e-12)
 
 
 # ── optimizers ──
@@ -334,7 +336,7 @@ def test_each_parameter_is_owned_once_and_no_rank_has_much_more(world_size):
     """Ownership covers all, evenly, and every rank has a part of both optimizers."""
     zero = optimizers.Zero(zaya.Zaya())
     zero.world_size = world_size
-    owned_by = zero._share_out()
+    owned_by = zero._owners()
     flat = [id(one) for owned in owned_by for one in owned]
     assert sorted(flat) == sorted(id(one) for one in zero.parameters)
     sizes = [sum(one.numel() for one in owned) for owned in owned_by]
