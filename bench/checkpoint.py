@@ -13,11 +13,13 @@ rank 0, which writes it by torch.save and fsync. Of both:
     cost      the stall, and by how much the steps after it take longer until all is done
 
 Every ratio is the baseline's median divided by ours. At the end the last checkpoint is restored and
-compared with the state it was taken from, bit by bit. `--peers` measures the same with each shard
-also copied into the memory of a peer over a socket, apart from the figures above.
+compared with the state it was taken from, bit by bit. `--peers` then measures Aegis once more with
+the ranks on two "nodes": each shard also stays in its node's memory and goes over a socket into
+that of the other. `copy` is how long that takes, and its cost is apart from the ratios.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -26,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -79,30 +82,69 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         arguments.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="aegis-bench-", dir=arguments.folder))
     try:
-        run_ranks(arguments, folder)
-        report = json.loads((folder / "report.json").read_text())
+        report = run_ranks(arguments, folder, [{}] * arguments.ranks)
+        if arguments.peers:
+            with two_nodes(arguments.ranks) as environments:
+                apart = run_ranks(arguments, folder, environments)
+            report["aegis_with_peers"] = apart["aegis"]
+            report["exact"] = report["exact"] and apart["exact"]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {**conclude(report), "load_before": load, "cpus": os.cpu_count()}
 
 
-def run_ranks(arguments: argparse.Namespace, folder: Path) -> None:
+@contextlib.contextmanager
+def two_nodes(ranks: int) -> Iterator[list[dict[str, str]]]:
+    """What ranks find around them on two nodes: pages, and a keeper on each."""
+    sys.path.insert(0, str(ROOT))
+    from aegis.wire.page import blank  # noqa: PLC0415  only for this
+
+    with contextlib.ExitStack() as stack:
+        folders = []
+        for _ in range(2):
+            where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=where)))
+            folders.append(folder)
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "aegis.worker.keeper", str(os.getpid()), "127.0.0.1",
+                 str(folder / "memory")],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )  # fmt: skip
+            stack.callback(keeper.kill)
+            keeper.stdout.readline()  # it listens
+        environments = []
+        for rank in range(ranks):
+            page = folders[rank * 2 // ranks] / f"{rank}.page"
+            page.write_bytes(blank())
+            environments.append(
+                {"AEGIS_PROGRESS_PAGE": str(page), "AEGIS_JOB": "bench", "AEGIS_GENERATION": "1",
+                 "AEGIS_EPOCH": "1"}
+            )  # fmt: skip
+        yield environments
+
+
+def run_ranks(
+    arguments: argparse.Namespace, folder: Path, environments: list[dict[str, str]]
+) -> dict[str, Any]:
     """One process for each rank, and the end of all of them."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [
         sys.executable, __file__, "--megabytes", str(arguments.megabytes), "--folder", str(folder),
         "--repetitions", str(arguments.repetitions), "--step-seconds", str(arguments.step_seconds),
-        "--report", str(folder / "report.json"), *(["--peers"] if arguments.peers else []),
+        "--report", str(folder / "report.json"), *(["--peers"] if environments[0] else []),
     ]  # fmt: skip
     common = {
         **os.environ, "WORLD_SIZE": str(arguments.ranks), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     ranks = [
-        subprocess.Popen(command, env={**common, "RANK": str(rank)})
-        for rank in range(arguments.ranks)
+        subprocess.Popen(command, env={**common, **around, "RANK": str(rank)})
+        for rank, around in enumerate(environments)
     ]
     try:
         while any(rank.poll() is None for rank in ranks):
@@ -115,6 +157,8 @@ def run_ranks(arguments: argparse.Namespace, folder: Path) -> None:
             rank.wait()
     if not (folder / "report.json").exists():
         sys.exit("a rank failed; what it said is above")
+    report: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return report
 
 
 def conclude(report: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +171,7 @@ def conclude(report: dict[str, Any]) -> dict[str, Any]:
     for arm in ("baseline", "aegis", "aegis_with_peers"):
         if arm in report:
             samples = report.pop(arm)
-            found[arm] = {f"{name}_s": spread(samples[name]) for name in samples}
+            found[arm] = {f"{name}_s": spread(each) for name, each in samples.items() if each}
     return {**found, **report}
 
 

@@ -184,15 +184,17 @@ def run(arguments: argparse.Namespace) -> int:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
     rank = Rank(arguments)
-    ways = {
-        "baseline": (rank.save_through_one, rank.one_durable),
-        "aegis": (rank.save_ours, rank.ours_durable),
-    }
+    ways = {"aegis": (rank.save_ours, rank.ours_durable)}
+    if not arguments.peers:
+        ways = {"baseline": (rank.save_through_one, rank.one_durable), **ways}
     found = {way: {"stall": [], "cost": [], "durable": []} for way in ways}
+    copies = found["aegis"]["copy"] = []
     for repetition in range(arguments.repetitions + 1):
         for way, (save, durable) in ways.items():
             figures = rank.measure(save, durable)
             rank.checkpointer.wait()
+            if repetition and way == "aegis" and arguments.peers:
+                copies.append(slowest(rank.checkpointer.copy_seconds))
             settle(rank.folder / "through_one.pt")
             if repetition:  # the first of each takes memory, and starts what it needs
                 for name, seconds in figures.items():
@@ -215,6 +217,14 @@ def run(arguments: argparse.Namespace) -> int:
     dist.barrier()
     dist.destroy_process_group()
     return 0
+
+
+def slowest(seconds: float | None) -> float:
+    """That of the rank which took longest."""
+    assert seconds is not None, "there is no copy at the peer"
+    told = torch.tensor([seconds])
+    dist.all_reduce(told, op=dist.ReduceOp.MAX)
+    return float(told)
 
 
 def settle(through_one: Path) -> None:

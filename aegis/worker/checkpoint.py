@@ -156,6 +156,11 @@ class Checkpointer:
             self._session.enter(before)
         return bool(self._saves.last_complete)
 
+    @property
+    def copy_seconds(self) -> float | None:
+        """How long the last copy to a peer's memory took; None where there is none."""
+        return self._saves.copy_seconds
+
     def _take(self, step: int) -> None:
         taken_at, begun = time.time(), time.monotonic()
         ranks = self._ranks
