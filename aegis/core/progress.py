@@ -27,7 +27,7 @@ def take(cluster: Cluster, job: Job) -> None:
 
 
 def _steps(cluster: Cluster, job: Job) -> Job:
-    ranks = recovery.ranks(cluster, job)
+    ranks = recovery.speaking(cluster, job)
     if not ranks or min(map(attrgetter("loaded_at"), ranks)) <= 0:
         return job
     resumed = recovery.resumed_step(cluster, job)

@@ -46,6 +46,16 @@ def ranks(cluster: Cluster, job: Job) -> list[RankState]:
     return found if len(found) == job.spec.nodes * job.spec.ranks_per_node else []
 
 
+def speaking(cluster: Cluster, job: Job) -> list[RankState]:
+    """The ranks whose progress counts: all, or, where it is read from lines, those they tell of.
+
+    A line speaks for all ranks, and only the launcher of the node that prints it has seen it.
+    """
+    found = ranks(cluster, job)
+    told = [rank for rank in found if rank.loaded_at > 0] if job.spec.log_pattern else []
+    return told or found
+
+
 def stopped(cluster: Cluster, job: Job) -> None:
     """The last rank of the old generation is gone, or its node is given up."""
     times = [one.stopped_at for one in reports(cluster, job) if one.stopped_at > 0]
@@ -105,13 +115,14 @@ def follow(cluster: Cluster, job: Job) -> None:
 
 def _follow(cluster: Cluster, job: Job, incident: Incident) -> None:
     found = ranks(cluster, job)
+    told = speaking(cluster, job)
     resumed = resumed_step(cluster, job)
     if resumed is not None and incident.resumed_step != resumed:
         lost = max(0, incident.last_step_before - resumed)
         incident = save(cluster, replace(incident, resumed_step=resumed, steps_lost=lost))
     incident = _reach(cluster, incident, "started_at", [one.started_at for one in found])
-    incident = _reach(cluster, incident, "loaded_at", [one.loaded_at for one in found])
-    incident = _reach(cluster, incident, "first_step_at", [one.first_step_at for one in found])
+    incident = _reach(cluster, incident, "loaded_at", [one.loaded_at for one in told])
+    incident = _reach(cluster, incident, "first_step_at", [one.first_step_at for one in told])
     if job.state is not JobState.RUNNING:
         return
     if incident.phases.first_step_at is not None:
@@ -143,6 +154,8 @@ def resumed_step(cluster: Cluster, job: Job) -> int | None:
     """What the ranks of this generation restored; None until every launcher has said so."""
     steps = [one.resumed_step for one in reports(cluster, job)]
     known = [step for step in steps if step is not None]
+    if job.spec.log_pattern and known:
+        return min(known)
     return min(known) if len(known) == len(job.members) else None
 
 

@@ -160,6 +160,7 @@ class JobSpec:
     owner: str = ""
     command: str = ""
     checkpoint_folder: str = ""
+    log_pattern: str = ""  # reads progress from lines, which may be printed on one node only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ class Launcher:
         )
         self._looking: asyncio.Task[None] | None = None  # at ranks that are about to be killed
         self._output = Output()
-        self._lines = LogProgress(options.log_pattern)
+        self._lines = LogProgress(options.spec.log_pattern)
         self._crew = Crew(
             options=options,
             listener=Listener(

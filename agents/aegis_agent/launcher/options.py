@@ -56,7 +56,6 @@ class Options:
     hang_floor_seconds: float
     hang_detection: bool
     ahead: Ahead
-    log_pattern: str = ""  # empty: progress is told by the script, or not at all
     resume_pattern: str = ""
     ignored: tuple[str, ...] = ()
 
@@ -222,6 +221,7 @@ def read(arguments: argparse.Namespace) -> Options:
         owner=getpass.getuser(),
         command=str(command),
         checkpoint_folder=str(folder or ""),
+        log_pattern=log_progress.checked(arguments.log_pattern),
     )
     options = Options(
         spec=spec,
@@ -239,7 +239,6 @@ def read(arguments: argparse.Namespace) -> Options:
         stop_grace_seconds=arguments.stop_grace_seconds,
         hang_floor_seconds=_hang_floor(arguments.hang_floor),
         hang_detection=arguments.hang_detection,
-        log_pattern=log_progress.checked(arguments.log_pattern),
         ahead=ahead.read(arguments, spec.ranks_per_node, [import_folder(command), *sys.path]),
         ignored=tuple(dict.fromkeys(arguments.ignored or ())),
     )

@@ -350,6 +350,7 @@ export interface JobSpec {
   readonly owner: string;
   readonly command: string;
   readonly checkpoint_folder: string;
+  readonly log_pattern: string;
 }
 
 export type JobState =
