@@ -329,6 +329,8 @@ export interface Job {
   readonly checkpoint_step: number;
   readonly checkpoint_at: number;
   readonly checkpoint_seconds: number;
+  readonly checkpoint_stall_seconds: number;
+  readonly checkpoint_durable_seconds: number;
   readonly best_step: number;
   readonly restarts_without_progress: number;
   readonly restarts: number;
@@ -384,6 +386,8 @@ export interface LauncherState {
   readonly resumed_step: number | null;
   readonly checkpoint_step: number;
   readonly checkpoint_at: number;
+  readonly checkpoint_stall_seconds: number;
+  readonly checkpoint_durable_seconds: number;
   readonly rejected: readonly RejectedCheckpoint[];
   readonly hang: Hang | null;
   readonly signals: readonly RankSignal[];
