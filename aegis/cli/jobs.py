@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from aegis.cli import show
+from aegis.cli.checkpoints import advice
 from aegis.cli.client import Client, Exit, add_options, guarded, part
 
 _EPILOG = """\
@@ -60,11 +61,12 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_show(arguments: argparse.Namespace) -> int:
     """One job."""
-    job = Client.of(arguments).get(f"/jobs/{part(arguments.job)}")
+    client, path = Client.of(arguments), f"/jobs/{part(arguments.job)}"
+    job = client.get(path)
     if arguments.output == "json":
         show.as_json(job)
         return Exit.OK
-    _print(job)
+    _print(job, client.get(f"{path}/checkpoints/interval"))
     show.table(
         ("GENERATION", "STARTED", "NODES", "RESUMED AT", "LAST STEP", "ENDED BECAUSE", "INCIDENT"),
         [
@@ -95,7 +97,7 @@ def run_stop(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def _print(job: dict[str, Any]) -> None:
+def _print(job: dict[str, Any], interval: dict[str, Any]) -> None:
     spec = job["spec"]
     checkpoint = f"step {job['checkpoint_step']}, {show.ago(job['checkpoint_at'])} ago"
     show.pairs(
@@ -106,6 +108,7 @@ def _print(job: dict[str, Any]) -> None:
             ("asks for", f"nodes {spec['nodes']}, ranks on each {spec['ranks_per_node']}"),
             ("step", f"{job['step']}, loss {_loss(job)}"),
             ("checkpoint", checkpoint if job["checkpoint_at"] else "none yet"),
+            *advice(interval),
             ("restarts", job["restarts"]),
             ("incident", job["incident"]),
         ]

@@ -80,6 +80,12 @@ async def list_checkpoints(name: str, here: Here) -> CheckpointPage:
     return await _look(here, name, "list")
 
 
+@router.get("/jobs/{name}/checkpoints/interval")
+async def advise_interval(name: str, here: Here) -> Interval:
+    """How often the job should save, by what saves cost it and how often it fails."""
+    return interval(here.cluster, _job(here, name))
+
+
 @router.post("/jobs/{name}/checkpoints:verify")
 async def verify_checkpoints(
     name: str, body: VerifyRequest, here: Here, _token: Operator
@@ -102,9 +108,7 @@ async def prune_checkpoints(
 
 
 async def _look(here: Services, name: str, verb: str, *words: str) -> CheckpointPage:
-    job = here.cluster.jobs.get(name)
-    if job is None:
-        raise not_found("job", name, sorted(here.cluster.jobs))
+    job = _job(here, name)
     items = await _ask(job, verb, *words) if verb != "list" or job.spec.checkpoint_folder else []
     return CheckpointPage(
         job=name,
@@ -112,6 +116,13 @@ async def _look(here: Services, name: str, verb: str, *words: str) -> Checkpoint
         interval=interval(here.cluster, job),
         items=_CHECKPOINTS.validate_python(items),
     )
+
+
+def _job(here: Services, name: str) -> Job:
+    job = here.cluster.jobs.get(name)
+    if job is None:
+        raise not_found("job", name, sorted(here.cluster.jobs))
+    return job
 
 
 async def _ask(job: Job, verb: str, *words: str) -> list[dict[str, Any]]:
