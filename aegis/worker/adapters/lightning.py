@@ -107,7 +107,12 @@ class AegisCallback(Callback):  # type: ignore[misc]  # the library is not type-
 
 
 def newest_checkpoint(folder: str | os.PathLike[str]) -> str | None:
-    """The checkpoint file last written that is whole; None where there is none."""
+    """The checkpoint file last written that is whole; None where there is none.
+
+    With `aegis run --resume-pattern` the launcher has looked already, and all nodes take the same.
+    """
+    if given := os.environ.get("AEGIS_RESUME_FROM"):
+        return given
     found = sorted(Path(folder).glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
     return next((str(path) for path in reversed(found) if zipfile.is_zipfile(path)), None)
 

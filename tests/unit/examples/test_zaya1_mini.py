@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch", reason="needs torch: run `make setup`")
 
 FOLDER = Path(__file__).parents[3] / "examples" / "zaya1_mini"
 
