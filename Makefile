@@ -30,12 +30,14 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
+# What the tests do without, torch above all: the one that is there stays.
+ADAPTERS_WITHOUT := torch datasets einops pillow torch-checkpointing torchdata wandb
 # Without dependencies, each of which the lock names anyway: so none of them brings another torch.
 $(VENV)/.adapters: requirements-adapters.lock | $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-adapters.lock
 	@touch $@
 
-adapters: $(VENV)/.adapters  ## transformers, accelerate and Lightning, for the adapters' tests
+adapters: $(VENV)/.adapters  ## transformers, accelerate, Lightning and torchtitan, for the adapters' tests
 
 $(STATIC): $(WEB) | $(VENV)/.ready
 	dashboards/build.sh $(BIN)/python
@@ -91,8 +93,9 @@ test-images: setup system-packages  ## builds and starts the container images (r
 lock: $(VENV)/.ready  ## resolve requirements.lock and requirements-adapters.lock anew
 	$(BIN)/uv pip compile pyproject.toml --extra controller --extra agent --extra dev \
 	  --generate-hashes --universal --no-header --no-annotate --upgrade -q -o requirements.lock
-	echo "torch; sys_platform == 'never'" | $(BIN)/uv pip compile pyproject.toml --extra adapters \
-	  --constraint requirements.lock --override /dev/stdin --no-emit-package torch \
+	printf "%s; sys_platform == 'never'\n" $(ADAPTERS_WITHOUT) | \
+	  $(BIN)/uv pip compile pyproject.toml --extra adapters --constraint requirements.lock \
+	  --override /dev/stdin --no-emit-package torch \
 	  --generate-hashes --universal --no-header --no-annotate --upgrade -q -o requirements-adapters.lock
 
 # Only what the tests of real components need, only as root, and only what is missing.

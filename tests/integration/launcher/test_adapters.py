@@ -1,4 +1,4 @@
-"""The callbacks on the real Trainers of transformers and Lightning, under a real launcher."""
+"""Real Trainers with their callbacks, and scripts that only print, under a real launcher."""
 
 import importlib.util
 import os
@@ -169,3 +169,42 @@ def test_an_unchanged_script_tells_its_steps_by_its_lines(stage, script):
     ended = stage.phase("n1", LauncherPhase.DONE)
     assert [rank.exit_code for rank in ended.ranks] == [0, 0]
     assert stage.finish("n1") == [0]
+
+
+TORCHTITAN = """
+import os, time
+from types import SimpleNamespace as Some
+from torchtitan.components.metrics import MetricsProcessor
+from torchtitan.tools.logging import init_logger
+from torchtitan.tools.utils import Color
+
+class Peaks:
+    def __getattr__(self, name):
+        return 0.0
+
+init_logger()
+processor = Some(  # without a GPU it cannot be made; its line is made as always
+    num_flops_per_token=1, time_last_log=0.0, ntokens_since_last_log=8, has_quantization=False,
+    gpu_peak_flops=1.0, config=Some(log_freq=1), data_loading_times=[0.0], color=Color(),
+    parallel_dims=Some(non_data_parallel_size=1), logger=Some(log=lambda *_: None),
+    device_memory_monitor=Some(get_peak_stats=Peaks, reset_peak_stats=lambda: None),
+    validation_metrics=None,
+)
+for step in range(1, 100_000):
+    time.sleep(0.05)
+    processor.data_loading_times.append(0.0)
+    if os.environ["RANK"] == "0":
+        MetricsProcessor.log(processor, step, 7.5, 8.5, 1.5)
+        if step % 2 == 0:
+            MetricsProcessor.log_validation(processor, 9.5, step)
+"""
+
+
+@pytest.mark.skipif(not installed("torchtitan"), reason="needs torchtitan: run `make adapters`")
+def test_torchtitans_own_lines_are_read(stage, script):
+    """The lines of its own MetricsProcessor, coloured; a validation's loss is passed over."""
+    stage.launch("n1", script(TORCHTITAN), flags=("--log-pattern", "torchtitan"))
+    stage.ready("n1")
+    stage.begin("n1")
+    stage.trains("n1", beyond=5)
+    assert [rank.loss for rank in stage.state("n1").ranks] == [7.5, 7.5]
