@@ -292,6 +292,8 @@ def test_links_that_fall_one_after_the_other_are_their_own(watched) -> None:
     phases = third.phases
     told_late = replace(third, phases=replace(phases, opened_at=phases.opened_at + 99.0))
     assert not rails.upstream(about(watched, told_late)).passed  # its node was silent meanwhile
+    clock_is_wrong = replace(third, phases=replace(phases, observed_at=phases.observed_at - 99.0))
+    assert not rails.upstream(about(watched, clock_is_wrong)).passed
     later = replace(phases, opened_at=phases.opened_at + 1.0, observed_at=phases.observed_at + 1.0)
     assert rails.upstream(about(watched, replace(third, phases=later))).passed
 
