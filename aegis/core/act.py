@@ -11,7 +11,7 @@ RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 from aegis.core import experience, hangs, memory, recover, repair
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
-from aegis.core.decide import DRAINS, decide, is_same_answer
+from aegis.core.decide import DRAINS, decide, is_same_answer, rule_for
 from aegis.core.incidents import announced, cause, close, note, notice, save
 from aegis.core.index import AEGIS
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
@@ -40,9 +40,8 @@ SAME_OUTAGE_SECONDS = 60.0
 
 def consider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
     """Watch the incident a while if its rule says so, else decide and act."""
-    fault = cause(incident)
-    rule = rules.first_match(fault, memory.Known(cluster, fault.node))
-    if rule and rule.waits and not incident.decisions:
+    rule = rule_for(cluster, rules, incident)
+    if rule.waits and not incident.decisions:
         if incident.state is not IncidentState.WATCHING:
             _watch(cluster, rule, incident)
         elif _is_unseen(cluster, incident):
@@ -50,9 +49,9 @@ def consider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
         elif _has_cleared(cluster, incident):
             _cleared_in_time(cluster, rule, incident)
         elif _has_lasted(cluster, rule, incident):
-            _decide(cluster, rules, incident)
+            _decide(cluster, rules, incident, rule)
         return
-    _decide(cluster, rules, incident)
+    _decide(cluster, rules, incident, rule)
 
 
 def reconsider(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
@@ -171,8 +170,8 @@ def _cleared_in_time(cluster: Cluster, rule: Rule, incident: Incident) -> None:
 # Deciding and acting.
 
 
-def _decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> None:
-    decision = decide(cluster, rules, incident)
+def _decide(cluster: Cluster, rules: RuleSet, incident: Incident, rule: Rule | None = None) -> None:
+    decision = decide(cluster, rules, incident, rule)
     if incident.decisions and is_same_answer(incident.decisions[-1], decision):
         return
     was_announced, said = announced(incident), len(cluster.notices)

@@ -28,10 +28,18 @@ GONE = (NodeState.DRAINING, NodeState.QUARANTINED, NodeState.REPAIRING)
 NO_RULE = Rule(id="", title="no rule", classes=(), remedy=Remedy.NOTIFY)
 
 
-def decide(cluster: Cluster, rules: RuleSet, incident: Incident) -> Decision:
-    """The first rule that matches, on the rung that its ladder has reached, within the rails."""
+def rule_for(cluster: Cluster, rules: RuleSet, incident: Incident) -> Rule:
+    """The first rule that matches."""
     fault = cause(incident)
-    rule = rules.first_match(fault, Known(cluster, fault.node)) or NO_RULE
+    return rules.first_match(fault, Known(cluster, fault.node)) or NO_RULE
+
+
+def decide(
+    cluster: Cluster, rules: RuleSet, incident: Incident, rule: Rule | None = None
+) -> Decision:
+    """What the rule (None: look it up) comes to, on its ladder and within the rails."""
+    fault = cause(incident)
+    rule = rule or rule_for(cluster, rules, incident)
     step = ladder.choose(cluster, rule, incident, fault)
     decision = _by(cluster, rules, _on(rule, step.remedy), incident, step.why)
     below = step.below or _without_the_node(fault, decision)

@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from aegis.core.cluster import Cluster
 from aegis.core.rails import TRAINING
-from aegis.core.recovery import report_of
+from aegis.core.recovery import report_of, reports
 from aegis.core.words import counted, duration, listed
 from aegis.model.fault import Evidence, Fault, FaultClass, Severity
 from aegis.model.incident import Incident
@@ -57,7 +57,7 @@ def is_over(cluster: Cluster, incident: Incident) -> bool:
 
 def _told(cluster: Cluster, job: Job) -> dict[str, Hang]:
     """What the members' launchers say, by node."""
-    if job.state not in TRAINING:
+    if job.state not in TRAINING or not any(one.hang for one in reports(cluster, job)):
         return {}
     found: dict[str, Hang] = {}
     for member in job.members:

@@ -174,5 +174,8 @@ def signal(fault: Fault) -> str:
 
 def cause(incident: Incident) -> Fault:
     """What the rules are asked about: the newest fault of the incident's class, all counted."""
-    alike = [fault for fault in incident.faults if fault.fault_class is incident.fault_class]
-    return replace(alike[-1], severity=incident.severity, count=incident.times)
+    kind = incident.fault_class
+    newest = next(fault for fault in reversed(incident.faults) if fault.fault_class is kind)
+    if newest.severity is incident.severity and newest.count == incident.times:
+        return newest
+    return replace(newest, severity=incident.severity, count=incident.times)

@@ -98,12 +98,12 @@ class Index:
 
     def _put_ways(self, before: Node | None, after: Node) -> None:
         state = standing(after)
-        alone = any(one.by is not Sender.AGENT for one in after.contacts)
+        moves = after.state in _MOVING or state is NodeState.DRAINING
         for names, belongs in (
             (self.out, is_out_by_aegis(after)),
             (self.again, len(after.taken_at) > 1),
             (self.resting, state in OUT),
-            (self.moving, alone or after.state in _MOVING or state is NodeState.DRAINING),
+            (self.moving, moves or _is_alone(after)),
             (self.taken_for, bool(after.taken_for)),
         ):
             if belongs:
@@ -156,8 +156,13 @@ def _ways(node: Node) -> tuple[object, ...]:
         node.held_by,
         node.taken_for,
         node.taken_at,
-        node.contacts,
+        _is_alone(node),
     )
+
+
+def _is_alone(node: Node) -> bool:
+    """Whether a launcher of it is not spoken for by its agent: time alone may end it."""
+    return any(one.by is not Sender.AGENT for one in node.contacts)
 
 
 def _marks(incident: Incident) -> tuple[object, ...]:

@@ -45,19 +45,19 @@ def _check_index(cluster: Cluster) -> None:
 
 def _check_job(cluster: Cluster, job: Job) -> None:
     name = job.spec.name
-    nodes = [member.node for member in job.members]
-    assert len(set(nodes)) == len(nodes), f"{name} holds a node twice"
+    nodes = {member.node for member in job.members}
+    assert len(nodes) == len(job.members), f"{name} holds a node twice"
     for node in holders(job):
         held = cluster.index.held[node]
         assert len(held) == 1, f"{' and '.join(held)} share {node}"
-    assert all(node in cluster.nodes for node in nodes), f"{name} holds a node nobody knows"
-    assert job.awaiting <= set(nodes), f"{name} awaits a node that it does not hold"
+    assert nodes <= cluster.nodes.keys(), f"{name} holds a node nobody knows"
+    assert job.awaiting <= nodes, f"{name} awaits a node that it does not hold"
     if job.state not in (JobState.STARTING, JobState.STOPPING):
         assert not job.awaiting, f"{name} is {job.state} and awaits an answer"
     if job.state in TRAINING:
         assert len(nodes) == job.spec.nodes, f"{name} has the wrong number of nodes"
         assert job.generation > 0, f"{name} trains in no generation"
-        for node in nodes:
+        for node in nodes & cluster.index.resting:
             _check_may_hold(cluster.nodes[node], name)
     limit = max(1, job.spec.restarts_max)
     assert job.restarts_without_progress <= limit, f"{name} was restarted too often"

@@ -40,7 +40,8 @@ def attend(cluster: Cluster, rules: RuleSet, name: str) -> None:
     _note_rejected(cluster, rules, cluster.jobs[name])
     recovery.follow(cluster, cluster.jobs[name])
     for node in members:
-        settle(cluster, node)
+        if node in cluster.index.resting:
+            settle(cluster, node)
 
 
 def hear_of(cluster: Cluster, rules: RuleSet, name: str, node: str) -> None:

@@ -4,7 +4,6 @@ It is bounded: the newest of a node, and none older than a week.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from aegis.core.cluster import Cluster
 from aegis.model.fault import Fault
@@ -75,18 +74,13 @@ def untried(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
         cluster.memories[node] = replace(before, tried=kept)
 
 
-@dataclass(frozen=True, slots=True)
 class Known:
-    """What the cluster knows that a rule may ask about, for faults of one node."""
+    """What the cluster knows now that a rule may ask about, for faults of one node."""
 
-    cluster: Cluster
-    node: str
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Of the node."""
-        node = self.cluster.nodes.get(self.node)
-        return dict(node.labels) if node else {}
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        known = cluster.nodes.get(node)
+        self.cluster = cluster
+        self.labels: Mapping[str, str] = dict(known.labels) if known else {}  # of the node
 
     def seen(self, match: Match, fault: Fault, seconds: float) -> int | None:
         """How many faults of the match's classes came in this time, among those of its scope."""

@@ -55,7 +55,7 @@ def _lately(before: float, now: float) -> float:
 
 
 def _loss(ranks: list[RankState], job: Job) -> float | None:
-    first = min(ranks, key=attrgetter("rank"))
+    first = ranks[0] if ranks[0].rank == 0 else min(ranks, key=attrgetter("rank"))
     return first.loss if first.loss is not None else job.loss
 
 
@@ -69,7 +69,7 @@ def _checkpoints(cluster: Cluster, job: Job) -> Job:
     ]
     if not launchers:
         return job
-    newest = max(launchers, key=lambda one: one.checkpoint_step)
+    newest = max(launchers, key=attrgetter("checkpoint_step"))
     if (newest.checkpoint_step, newest.checkpoint_at) == (job.checkpoint_step, job.checkpoint_at):
         return job
     took = newest.checkpoint_at - job.checkpoint_at

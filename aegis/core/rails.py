@@ -220,15 +220,13 @@ def domain(request: Request) -> Verdict:
     """
     cluster, node = request.cluster, request.node
     since = cluster.now - cluster.policy.nodes_out_window_seconds
-    lately = {one.name for one in cluster.taken_since(since)}
-    out = cluster.index.out
     for label in DOMAINS:
         place = dict(node.labels).get(label)
         if place is None:
             continue
         mine = (label, place)
         near = cluster.index.labelled.get(mine, set()) - {node.name}
-        taken = cluster.index.in_order(one for one in near if one in out or one in lately)
+        taken = cluster.index.in_order(one for one in near if _is_taken(cluster, one, since))
         allowed = cluster.policy.nodes_out_per_domain_max
         if label == "rack" and request.guard.max_per_rack is not None:
             allowed = min(allowed, request.guard.max_per_rack)
@@ -239,6 +237,13 @@ def domain(request: Request) -> Verdict:
         text = f"{listed(taken[:3])} of {label} {place} {verb} out already"
         return _said("domain", passed=agreed, text=f"{text}; {said.removeprefix('approve: ')}")
     return _said("domain", passed=True, text="no other node of its rack or switch was taken")
+
+
+def _is_taken(cluster: Cluster, name: str, since: float) -> bool:
+    """Whether the node is out by Aegis, or was taken in this time."""
+    if name in cluster.index.out:
+        return True
+    return name in cluster.index.taken and cluster.nodes[name].taken_at[-1] > since
 
 
 def breaker(request: Request) -> Verdict:

@@ -259,10 +259,13 @@ def _has_started(cluster: Cluster, job: Job, member: Member) -> bool:
 
 def _await_end(cluster: Cluster, job: Job) -> None:
     """Done once every launcher says that all its ranks exited with 0."""
-    launchers = recovery.reports(cluster, job)
-    done = [one for one in launchers if one.phase is LauncherPhase.DONE]
-    if len(done) == len(job.members):
+    if all(_is_done(cluster, job, member) for member in job.members):
         _end(cluster, job, JobState.DONE, "every rank exited with 0", 0)
+
+
+def _is_done(cluster: Cluster, job: Job, member: Member) -> bool:
+    launcher = recovery.report_of(cluster, job, member)
+    return launcher is not None and launcher.phase is LauncherPhase.DONE
 
 
 def _await_stop(cluster: Cluster, job: Job) -> None:

@@ -28,8 +28,15 @@ def recovering(cluster: Cluster, job: str) -> list[Incident]:
 
 def reports(cluster: Cluster, job: Job) -> list[LauncherState]:
     """What the members' own launchers say of the job's generation; fewer when some are silent."""
-    found = [report_of(cluster, job, member) for member in job.members]
-    return [launcher for launcher in found if launcher is not None]
+    nodes, name, generation = cluster.nodes, job.spec.name, job.generation
+    return [
+        launcher
+        for member in job.members
+        for launcher in nodes[member.node].launchers
+        if launcher.launcher == member.launcher
+        and launcher.generation == generation
+        and launcher.spec.name == name
+    ]
 
 
 def report_of(cluster: Cluster, job: Job, member: Member) -> LauncherState | None:

@@ -3,6 +3,7 @@
 from aegis.core.cluster import Cluster, launcher_of
 from aegis.core.levels import is_fresh
 from aegis.core.rails import TRAINING
+from aegis.core.recovery import reports
 from aegis.core.words import duration
 from aegis.model.fault import Evidence, Fault, FaultClass, Severity
 from aegis.model.job import (
@@ -16,6 +17,7 @@ from aegis.model.job import (
 )
 from aegis.model.node import Node
 
+_LOST = (LauncherPhase.IDLE, LauncherPhase.FAILED)
 ERROR_KEPT = 4000  # characters of a traceback's end
 
 
@@ -27,8 +29,18 @@ def of_job(cluster: Cluster, job: Job) -> list[Fault]:
     recovers = job.state is JobState.STOPPING and job.incident is not None
     if job.state not in TRAINING and not recovers:
         return []
+    if _are_well(cluster, job):
+        return []
     found = [fault for member in job.members for fault in _of_member(cluster, job, member)]
     return sorted(found, key=lambda fault: fault.observed_at)
+
+
+def _are_well(cluster: Cluster, job: Job) -> bool:
+    """Whether every member's own launcher speaks of this generation, and of no failure."""
+    said = reports(cluster, job)
+    return len(said) == len(job.members) and not any(
+        one.failure is not None or one.phase in _LOST for one in said
+    )
 
 
 def of_node(cluster: Cluster, job: Job, name: str) -> bool:
@@ -52,8 +64,7 @@ def _of_member(cluster: Cluster, job: Job, member: Member) -> list[Fault]:
         return []
     if launcher.failure is not None and launcher.failure.generation == job.generation:
         return [_of_failure(job, node, launcher.failure)]
-    lost = launcher.phase in (LauncherPhase.IDLE, LauncherPhase.FAILED)
-    if lost and job.state in TRAINING:
+    if launcher.phase in _LOST and job.state in TRAINING:
         return [_of_launcher(cluster, job, node, "its launcher reports no ranks and no reason")]
     return []
 
@@ -112,10 +123,10 @@ def _how_it_ended(failure: RankFailure) -> str:
 def rejected(cluster: Cluster, job: Job) -> list[tuple[Node, RejectedCheckpoint]]:
     """Checkpoints that this generation passed over, each once."""
     found: dict[tuple[int, str], tuple[Node, RejectedCheckpoint]] = {}
-    for member in job.members:
-        node = cluster.nodes[member.node]
+    nodes = [cluster.nodes[member.node] for member in job.members if job.state in TRAINING]
+    for node in nodes:
         launcher = launcher_of(node, job.spec.name)
-        if launcher and launcher.generation == job.generation and job.state in TRAINING:
+        if launcher and launcher.rejected and launcher.generation == job.generation:
             for one in launcher.rejected:
                 found.setdefault((one.step, one.path), (node, one))
     return list(found.values())

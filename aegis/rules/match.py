@@ -8,6 +8,7 @@ import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Protocol
 
 from aegis.model.fault import Fault, FaultClass, Severity
@@ -125,9 +126,19 @@ def _globbed(wanted: tuple[tuple[str, str], ...], given: Mapping[str, str]) -> b
     for name, glob in wanted:
         if name not in given:
             answer = None
-        elif not fnmatch.fnmatchcase(given[name], glob):
+        elif not is_like(given[name], glob):
             return False
     return answer
+
+
+def is_like(text: str, glob: str) -> bool:
+    """Whether the text is of this form. Of many rules most name just one thing: no pattern."""
+    return fnmatch.fnmatchcase(text, glob) if _has_wildcard(glob) else text == glob
+
+
+@cache
+def _has_wildcard(glob: str) -> bool:
+    return any(sign in glob for sign in "*?[")
 
 
 def _named(pairs: tuple[tuple[str, str], ...], given: Mapping[str, str]) -> str:
@@ -192,7 +203,7 @@ CONDITIONS = (
     Condition(
         name="device",
         given=lambda match: match.device != "*",
-        holds=lambda match, fault, _: fnmatch.fnmatchcase(fault.device, match.device),
+        holds=lambda match, fault, _: is_like(fault.device, match.device),
         wanted=lambda match: match.device,
         found=lambda _match, fault, _: fault.device,
     ),

@@ -111,6 +111,11 @@ class Ready:
         exceptions = tuple((one, conditions_of(one)) for one in rule.unless)
         return cls(rule, conditions_of(rule), exceptions)
 
+    def of_its_class(self) -> "Ready":
+        """The same, where the class of the fault is known to be one of its own."""
+        others = tuple(one for one in self.conditions if one.name != "class")
+        return Ready(self.rule, others, self.unless)
+
     def matches(self, fault: Fault, facts: Facts) -> bool:
         """Whether every condition is known to hold, and no exception is known to."""
         return holds(self.rule, self.conditions, fault, facts) is True and not any(
@@ -133,7 +138,8 @@ class RuleSet:
         """Sort the rules by what they speak of."""
         ready = [Ready.of(rule) for rule in self.rules]
         for name in FaultClass:
-            self._ready[name] = tuple(one for one in ready if name in one.rule.classes)
+            about = [one for one in ready if name in one.rule.classes]
+            self._ready[name] = tuple(one.of_its_class() for one in about)
 
     def first_match(self, fault: Fault, facts: Facts | None = None) -> Rule | None:
         """The rule that decides about the fault; None when no rule speaks of it."""

@@ -80,7 +80,7 @@ def test_the_new_record_is_as_frozen_as_the_old() -> None:
 
 def test_a_name_that_is_no_field_is_refused() -> None:
     """A misspelt change is an error, not a change that is lost."""
-    with pytest.raises(KeyError, match="raeson"):
+    with pytest.raises(AttributeError, match="raeson"):
         replace(Node(name="n1"), raeson="cordoned")
 
 
