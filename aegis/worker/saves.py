@@ -29,6 +29,7 @@ from aegis.worker.ranks import Ranks
 from aegis.worker.tiers import Tiers
 from aegis.worker.writing import Order, Writer
 
+_LOOK_SECONDS = 0.02
 _FAILED_SECONDS = 0.2  # a launcher waits for this process to end
 
 _log = logging.getLogger("aegis.worker")
@@ -79,10 +80,16 @@ class Saves:
         return files.saving_path(self._folder, step, self._session.fence)
 
     def settle(self) -> None:
-        """Wait until none is under way. Raises StaleGenerationError where this one must end."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        """Wait until none is under way, on all ranks together.
+
+        Raises StaleGenerationError where this one must end, and whatever torch raises once another
+        rank is gone: its outcome would be waited for in vain.
+        """
+        while self._thread is not None:
+            self._thread.join(_LOOK_SECONDS)
+            [waiting] = self._ranks.highest(self._thread.is_alive())
+            if not waiting:
+                self._thread = None
         self.check()
 
     def check(self) -> None:

@@ -1,13 +1,17 @@
 """Checkpoints in memory: what outlives a rank, what outlives a node, and what is not trusted."""
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import signal
+import time
 from pathlib import Path
 
 from aegis.model.job import LauncherPhase
 from aegis.worker import shelf
+from aegis.worker.inspect import findings
 
 
 def memory_of(stage, node):
@@ -106,3 +110,36 @@ def test_memory_is_given_back(stage, train):
     assert {path.name for path in folder.glob("own/*")} == {"rank-0", "rank-1"}
     assert stage.finish("a") == [0]
     assert not folder.exists()
+
+
+def test_kills_at_any_moment_cost_no_bit(stage, train, uninterrupted):
+    """In a step, in a save, while it is written or sent, in a load: the losses stay the same."""
+    draw = random.Random(5)
+    for node in ("a", "b"):
+        stage.launch(node, *train(steps=60, every=2, pace=0.05), nodes=2)
+    stage.ready("a", "b")
+    stage.begin("a", "b")
+    reached = 0
+    for _ in range(8):
+        stage.trains("a", "b")
+        time.sleep(draw.uniform(0.0, 0.4))
+        assert stage.state("a").resumed_step >= reached
+        reached = stage.state("a").resumed_step
+        victim = draw.choice(["a", "b"])
+        for pid in stage.pids(victim)[:1]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        ended = [stage.wait(lambda node=node: how_ended(stage, node)) for node in ("a", "b")]
+        if LauncherPhase.FAILED not in ended:
+            break
+        stage.begin("a", "b")
+    stage.phase("a", LauncherPhase.DONE)
+    trained = stage.trained()
+    assert [loss for _, loss, _ in trained] == [uninterrupted[step] for step, _, _ in trained]
+    assert trained[-1][0] == 60
+    assert not [one for one in findings(stage.checkpoints) if one.state == "bad"]
+
+
+def how_ended(stage, node):
+    state, ends = stage.state(node), (LauncherPhase.FAILED, LauncherPhase.DONE)
+    return state.generation == stage.generation and state.phase in ends and state.phase
