@@ -12,6 +12,7 @@ from aegis.cli import show
 from aegis.cli.client import Client, CommandError, Exit
 from aegis.cli.rules.folders import folders_of, load
 from aegis.cli.rules.replay import Compared, Replay, replay
+from aegis.core.words import duration
 from aegis.model.policy import Mode
 from aegis.rules.form import seconds
 
@@ -105,10 +106,11 @@ def _summary(found: Replay) -> list[tuple[str, object]]:
     of = found.incidents.values()
     old_nodes, new_nodes = _nodes(of, "old"), _nodes(of, "new")
     old_jobs, new_jobs = _jobs(of, "old"), _jobs(of, "new")
-    days = (found.ends_at - found.begins_at) / 86400
+    seconds_ = found.ends_at - found.begins_at
+    lasted = f"{seconds_ / 86400:.1f} days" if seconds_ >= 2 * 86400 else duration(seconds_)
     begins = "" if found.is_whole else "; the log no longer reaches back to its beginning"
     return [
-        ("replayed", f"{found.events} events of {days:.1f} days{begins}"),
+        ("replayed", f"{found.events} events of {lasted}{begins}"),
         ("incidents", f"{len(of)}, {sum(one.differs for one in of)} answered otherwise"),
         ("nodes touched", f"{len(old_nodes)} by the old rules, {len(new_nodes)} by the new"),
         ("only by the new", _names(new_nodes - old_nodes)),

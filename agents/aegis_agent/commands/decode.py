@@ -161,6 +161,7 @@ def _field_in_words(field: Afid, bank: Bank | None) -> list[tuple[str, str]]:
 def _bank_in_words(bank: Bank) -> list[tuple[str, str]]:
     return [
         ("error", f"{bank.error}, {bank.severity.value}"),
+        ("valid", "" if bank.is_valid else "no: bit 63 of STATUS is 0, so the bank tells no error"),
         (
             "bank",
             f"hardware id {bank.hardware_id:#x}, type {bank.mca_type:#x}, code {bank.code:#x}",
@@ -190,6 +191,7 @@ def _bank_as_json(bank: Bank) -> dict[str, Any]:
     return {
         "error": bank.error,
         "bank_severity": bank.severity.value,
+        "is_valid": bank.is_valid,
         "hardware_id": bank.hardware_id,
         "mca_type": bank.mca_type,
         "code": bank.code,

@@ -50,6 +50,11 @@ class Bank:
         return self.status >> 16 & 0x3F
 
     @property
+    def is_valid(self) -> bool:
+        """Whether the bank holds an error at all."""
+        return bool(self.status >> 63 & 1)
+
+    @property
     def is_poison(self) -> bool:
         """Poisoned data was consumed."""
         return bool(self.status >> 43 & 1)

@@ -11,6 +11,7 @@ from aegis.model.fault import FaultClass, Severity
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PARTS = ("gpu.", "nic.", "pcie.", "host.")  # nodes and jobs are judged by the controller
 _DAY_SECONDS = 86400.0
+_DEADLINE_SECONDS = 30.0  # where the entry says nothing
 
 
 class CheckEntryError(ValueError):
@@ -25,7 +26,7 @@ class Check:
     command: tuple[str, ...] = ()
     file: str = ""
     interval_seconds: float = 60.0  # from start to start
-    deadline_seconds: float = 30.0
+    deadline_seconds: float = _DEADLINE_SECONDS
     max_age_seconds: float = 0.0  # of a file
     fault_class: FaultClass = FaultClass.HOST_CHECK_FAILED
     severity: Severity = Severity.WARNING
@@ -77,6 +78,8 @@ def parse(entry: object, where: str) -> Check:
             fields[name] = read(value)
         except ValueError as error:
             raise CheckEntryError(f"{where}.{key} must be {error}, not {value!r}") from error
+    if "deadline_seconds" not in fields and "interval_seconds" in fields:
+        fields["deadline_seconds"] = min(_DEADLINE_SECONDS, fields["interval_seconds"])
     if "name" not in fields:
         raise CheckEntryError(f"{where} has no name: give it one, such as `name: rvs`")
     return _complete(Check(**fields), f"{where} ({fields['name']})")

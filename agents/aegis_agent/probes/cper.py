@@ -155,11 +155,11 @@ def decode_one(data: bytes) -> CperRecord:
     if length != len(data):
         text = f"the record says that it has {length} bytes, and {len(data)} are there"
         findings.append(_malformed(text))
-    return _with_sections(record, findings, data, count)
+    return _with_sections(record, findings, data, count, length)
 
 
 def _with_sections(
-    record: CperRecord, findings: list[Finding], data: bytes, count: int
+    record: CperRecord, findings: list[Finding], data: bytes, count: int, said: int
 ) -> CperRecord:
     fit = min(count, (len(data) - HEADER_BYTES) // DESCRIPTOR_BYTES)
     if fit < count:
@@ -171,7 +171,9 @@ def _with_sections(
     taken = HEADER_BYTES + fit * DESCRIPTOR_BYTES  # by the header, the descriptors, sections so far
     for number, section in sorted(enumerate(described), key=lambda pair: pair[1].offset):
         if (wrong := _misplaced(section, taken, len(data))) is not None:
-            findings.append(_malformed(f"section {number} {wrong}"))
+            # What the record was cut off with is told by then.
+            if not len(data) < section.offset + section.length <= said:
+                findings.append(_malformed(f"section {number} {wrong}"))
             continue
         taken = section.offset + section.length
         body = data[section.offset : taken]

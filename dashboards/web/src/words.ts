@@ -75,14 +75,25 @@ export const MODES: Record<Mode, string> = {
 const RAILS: Readonly<Record<string, string>> = {
   mode: "Mode",
   pause: "Not paused",
+  window: "No maintenance",
   fleet: "Fleet is heard",
+  silence: "Node is silent",
   ttl: "Fault is still true",
+  upstream: "Not the network",
   hold: "No other holder",
   cooldown: "Cooldown",
   budget: "Node budget",
+  domain: "Rack and switch",
+  breaker: "Breaker",
   spare: "Spare stands by",
   spare_floor: "Spare floor",
   restarts: "Restart limit",
+  live: "Device still sick",
+  helper: "Root helper",
+  drained: "No ranks left",
+  hands: "Needs no hands",
+  processes: "Kills no process",
+  repairs: "Repairs at once",
 };
 
 export const railName = (rail: string): string => RAILS[rail] ?? rail;

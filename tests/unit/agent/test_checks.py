@@ -7,7 +7,7 @@ import pytest
 
 from aegis.model.fault import FaultClass, Severity
 from aegis_agent.probes import check_verdicts, checks
-from aegis_agent.probes.check_entry import Check
+from aegis_agent.probes.check_entry import Check, parse
 from aegis_agent.probes.check_verdicts import Outcome
 from aegis_agent.probes.checks import CheckMemory
 from aegis_agent.settings import SettingsError, read
@@ -74,7 +74,10 @@ def test_checks_may_be_dropped_beside_the_settings(agent_yaml):
         ("{name: a, command: [x], interval_seconds: 1m}", r"between 0.1 and 604800 .*, not '1m'"),
         ("{name: a, command: [x], when: sometimes}", r"when must be always, idle \(only"),
         ("{name: a, command: [x], failures: 0}", r"failures must be a number of runs between 1"),
-        ("{name: a, command: [x], interval_seconds: 5}", r"a run must end before the next begins"),
+        (
+            "{name: a, command: [x], interval_seconds: 5, deadline_seconds: 6}",
+            r"a run must end before the next begins",
+        ),
         ("{name: a, file: /x, when: idle}", r"whoever writes it decides"),
         ("{name: a, file: x}", r"file must be an absolute path, not 'x'"),
         ("rvs", r"checks\[0\] must have keys such as name and command, not 'rvs'"),
@@ -269,3 +272,10 @@ def test_a_result_that_was_left_is_counted_once(subject):
         )
         judge.memory = judged.memory
         assert len(judged.faults) == faults
+
+
+@pytest.mark.parametrize(("interval", "deadline"), [(10, 10.0), (60, 30.0)])
+def test_a_run_ends_before_the_next_begins_without_being_told(interval, deadline):
+    """Who only wants it often need not name a deadline."""
+    entry = {"name": "a", "command": ["/bin/true"], "interval_seconds": interval}
+    assert parse(entry, "checks[0]").deadline_seconds == deadline

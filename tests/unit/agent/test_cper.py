@@ -259,3 +259,10 @@ def test_any_bytes_are_decoded(data):
 def test_the_same_bytes_have_the_same_digest():
     """By it a record is known again."""
     assert only(build()).digest == only(build()).digest != only(build(at=AT + 1)).digest
+
+
+def test_a_record_that_is_cut_off_is_one_finding():
+    """That its section is cut off too is the same news."""
+    (record,) = decode(build("fatal")[:300])
+    assert record.afids == (31,)
+    assert record.findings[0].text == "the record says that it has 376 bytes, and 300 are there"

@@ -37,6 +37,14 @@ def record_file(tmp_path):
     return path
 
 
+def test_a_bank_that_holds_no_error_says_so(aegis):
+    """The table has a number for it all the same."""
+    code, text, _ = aegis("afid", "0", "0")
+    assert code == 0
+    assert "no: bit 63 of STATUS is 0, so the bank tells no error" in text
+    assert "bit 63" not in aegis("afid", "b000000000050000", "5036430400")[1]
+
+
 def test_a_number_in_words(aegis):
     """What it means, what we call it, what to do, and that a reset is no answer."""
     code, text, _ = aegis("afid", "18")
