@@ -69,9 +69,10 @@ rewrite: setup  ## write what the core does now into the scenario files; review 
 	$(BIN)/python -m pytest -q tests/scenarios --rewrite
 	git diff --stat tests/scenarios
 
-bench: setup  ## how fast the core is, what the agent costs and how fast it tells, as JSON (8 minutes)
+bench: setup  ## how fast the core is, what the agent and a checkpoint cost, as JSON (12 minutes)
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/agent.py
+	$(BIN)/python bench/checkpoint.py --peers --json
 
 docs: setup  ## the pages made from the catalogue of faults
 	$(BIN)/python docs/generate.py

@@ -140,6 +140,7 @@ class Checkpointer:
         except (OSError, FenceError, PlanError) as error:
             self._saves.last_complete = False
             if self._ranks.rank == 0:
+                self._saves.discard(step)
                 not_saved(step, why(error, self.folder))
             return False
         finally:

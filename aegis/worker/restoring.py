@@ -112,6 +112,10 @@ class Restoring:
             lost = [reason for rank, _, _, reason in bad if not one.copies[rank]]
             if lost:
                 return lost[0]
+            for _, node, path, reason in bad if self._ranks.rank == 0 else ():
+                _log.warning(
+                    "Step %d: %s (%s on %s); another copy is used.", one.step, reason, path, node
+                )
         return ""
 
     def _load(self, found: Found) -> None:

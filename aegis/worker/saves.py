@@ -106,6 +106,10 @@ class Saves:
             return error
         return None
 
+    def discard(self, step: int) -> None:
+        """Nothing was copied after all; on the first rank."""
+        shutil.rmtree(self.saving_path(step), ignore_errors=True)
+
     def start(self, save: Save, writer: Writer | OSError) -> None:
         """See to what was copied; an error in the writer's place is this rank's share."""
         self._thread = threading.Thread(
@@ -161,7 +165,7 @@ class Saves:
             outcome = {"failed": why(error, self._folder)}
         else:
             return {"at": at}
-        shutil.rmtree(self.saving_path(save.step), ignore_errors=True)
+        self.discard(save.step)
         return outcome
 
     def _commit(self, save: Save, shares: list[dict[str, Any]]) -> Marker:

@@ -73,8 +73,41 @@ def test_a_peer_s_copy_outlives_its_node(stage, train, uninterrupted):
     assert [loss for _, loss, _ in trained] == [uninterrupted[step] for step, _, _ in trained]
 
 
+def test_a_bad_shard_in_memory_gives_way_to_its_copy(stage, train):
+    """The peer's is as new, so no step is lost; what was bad is said."""
+    for node in ("a", "b"):
+        stage.launch(node, *train(every=5, pace=0.1), nodes=2)
+    stage.ready("a", "b")
+    stage.begin("a", "b")
+    stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
+    stage.wait(lambda: set(kept(stage, "b", "peer")) == {0, 1})
+    for node in ("a", "b"):
+        for pid in stage.pids(node):
+            os.kill(pid, signal.SIGKILL)
+    for node in ("a", "b"):
+        stage.phase(node, LauncherPhase.FAILED)
+    forget_disk(stage)
+    own = kept(stage, "a", "own") | kept(stage, "b", "own")
+    copies = kept(stage, "a", "peer") | kept(stage, "b", "peer")
+    step = min(*own.values(), *copies.values())
+    for rank in (0, 1):
+        damage(shelf.own_path(memory_of(stage, "a"), rank))
+    stage.begin("a", "b")
+    stage.trains("a", "b")
+    assert stage.state("a").resumed_step >= step
+    assert stage.state("a").rejected == ()
+    if min(own.values()) == step:
+        assert "another copy is used" in stage.log("a")
+
+
+def damage(place):
+    with (place / "shard").open("r+b") as file:
+        file.seek(4000)
+        file.write(b"not what was there")
+
+
 def test_a_bad_shard_in_memory_is_named_and_survived(stage, train):
-    """With its copy at the peer where there is one, else with the checkpoint on disk."""
+    """With the checkpoint on disk where there is no other copy."""
     stage.launch("a", *train(every=5))
     stage.ready("a")
     stage.begin("a")
@@ -84,9 +117,7 @@ def test_a_bad_shard_in_memory_is_named_and_survived(stage, train):
     stage.wait(lambda: kept(stage, "a", "own"))
     shard = shelf.own_path(memory_of(stage, "a"), 1)
     step = json.loads((shard / "entry.json").read_text())["step"]
-    with (shard / "shard").open("r+b") as file:
-        file.seek(4000)
-        file.write(b"not what was there")
+    damage(shard)
     stage.begin("a")
     stage.trains("a")
     state = stage.state("a")
