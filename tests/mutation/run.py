@@ -76,6 +76,11 @@ def _report(wanted: list[Mutant], results: dict[Mutant | None, str], seconds: fl
     for one in wanted:
         if one.key in explained and results.get(one):
             sys.stdout.write(f"explained, and yet noticed by {results[one]}: {one.key}\n")
+    names = {Path(one.file).name for one in wanted}
+    known = {one.key for name in names for one in mutants(CORE / name)}
+    for key in sorted(explained.keys() - known):
+        if key.partition(" ")[0] in names:
+            sys.stdout.write(f"explained, and there is no such mutant any more: {key}\n")
     killed = len(wanted) - len(survivors)
     by_file = Counter(Path(one.file).name for one in wanted)
     left = Counter(Path(one.file).name for one in survivors)

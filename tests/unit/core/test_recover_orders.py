@@ -7,6 +7,7 @@ import pytest
 from aegis.core import recover
 from aegis.model import event as ev
 from aegis.model.job import Attempt, JobSpec, JobState, LauncherPhase, StopKind
+from aegis.model.policy import Mode
 
 
 def told(fleet, node):
@@ -254,3 +255,45 @@ def test_what_a_job_waits_for_is_noted_once_for_each_reason(make_fleet) -> None:
     waits = [one.text for one in fleet.incident.entries if "waits" in one.text]
     assert waits == [f"job llama waits: {fleet.job.reason}"]
     assert "n5 is quarantined" in fleet.job.reason
+
+
+@pytest.mark.parametrize(
+    ("fault_class", "state", "asked"),
+    [
+        ("job.hang", JobState.STOPPING, True),
+        ("job.hang", JobState.WAITING, False),
+        ("job.hang", JobState.RUNNING, False),
+        ("gpu.ecc.uncorrectable", JobState.STOPPING, False),
+        (None, JobState.STOPPING, False),
+    ],
+)
+def test_what_ranks_wait_in_is_asked_only_as_a_hang_stops_them(
+    make_fleet, fault_class, state, asked
+) -> None:
+    """Before and afterwards there is nothing to look at, and another fault explains itself."""
+    fleet = make_fleet(mode=Mode.OBSERVE)
+    name = None
+    if fault_class:
+        fleet.fault("n1", fault_class)
+        name = fleet.incident.id
+    fleet.cluster.put_job(replace(fleet.job, state=state, incident=name, members=()))
+    assert told(fleet, "n1").take_stacks is asked
+
+
+def test_who_hung_up_stands_in_the_incident(fleet) -> None:
+    """A node that is killed is given up by name; one that stops as it is told is not."""
+    fleet.at += 1.0
+    fleet.apply(ev.NodeHungUp(at=fleet.at, node="n2", session=fleet.session))
+    fleet.at += 1.0
+    fleet.die("n1", rank=0)
+    assert (fleet.job.state, fleet.job.generation) == (JobState.STARTING, 2)
+    texts = [one.text for one in fleet.incident.entries if "hung up" in one.text]
+    assert texts == ["n2 hung up 0.4 s ago or more: given up, with its ranks"]
+
+
+def test_nobody_has_hung_up_where_every_node_answered(fleet) -> None:
+    """The incident of a rank's death speaks of no node that was given up."""
+    fleet.die("n1", rank=0)
+    fleet.obey("n2")
+    assert fleet.job.generation == 2
+    assert [one.text for one in fleet.incident.entries if "hung up" in one.text] == []
