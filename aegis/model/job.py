@@ -278,7 +278,7 @@ class Job:
     checkpoint_step: int = 0
     checkpoint_at: float = 0.0
     checkpoint_seconds: float = 0.0  # between two checkpoints, lately; 0: not yet known
-    checkpoint_stall_seconds: float = 0.0  # for which one keeps the loop waiting, lately; 0: unknown
+    checkpoint_stall_seconds: float = 0.0  # for which one keeps the loop waiting; 0: unknown
     checkpoint_durable_seconds: float = 0.0  # and from then until it is complete on disk
     best_step: int = 0  # highest verified checkpoint of any generation: what counts as progress
     restarts_without_progress: int = 0

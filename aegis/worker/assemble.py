@@ -84,7 +84,7 @@ def _metadata(whole: Whole, tiers: Tiers, ranks: Ranks) -> bytes:
     return content
 
 
-class _Reader(FileSystemReader):
+class _Reader(FileSystemReader):  # type: ignore[misc]  # torch is not typed here
     """Reads from the folder, and fetches into it what is missing."""
 
     def __init__(self, folder: Path, far: Mapping[str, Copy], fetched: Path, tiers: Tiers) -> None:

@@ -177,7 +177,7 @@ def choose_peer(nodes: Sequence[Home], mine: int) -> Home | None:
     best = [one for one in others if _shared(me, one) == least]
     alike = [one for one in nodes if _domains(one) == _domains(me)]
     if any(_domains(one) == _domains(me) for one in best):  # nothing tells them apart: the next
-        later = [one for one in nodes[mine + 1 :] + nodes[:mine] if one in best]
+        later = [one for one in (*nodes[mine + 1 :], *nodes[:mine]) if one in best]
         return later[0]
     return best[alike.index(me) % len(best)]
 
