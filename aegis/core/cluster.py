@@ -90,7 +90,7 @@ class Cluster(_Indexed):
     def put_node(self, node: Node) -> None:
         """Replace or add a node."""
         before = self.nodes.get(node.name)
-        if before != node:
+        if before is None or before.seen_at != node.seen_at or before != node:
             self.nodes[node.name] = node
             self.index.put_node(before, node)
             self.touched.add(("node", node.name))

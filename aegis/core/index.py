@@ -93,7 +93,7 @@ class Index:
         if before is None or before.launchers is not after.launchers:
             jobs = [one.spec.name for one in before.launchers] if before else []
             _move(self.launched, name, jobs, [one.spec.name for one in after.launchers])
-        if before is None or _ways(before) != _ways(after):
+        if before is None or _has_changed_ways(before, after):
             self._put_ways(before, after)
 
     def _put_ways(self, before: Node | None, after: Node) -> None:
@@ -149,14 +149,15 @@ class Index:
                 _put_in(self.opened_of, after.job, after.id)
 
 
-def _ways(node: Node) -> tuple[object, ...]:
+def _has_changed_ways(before: Node, after: Node) -> bool:
+    """Whether it may belong among others now; asked with each word of a node."""
     return (
-        node.state,
-        node.state_before_unknown,
-        node.held_by,
-        node.taken_for,
-        node.taken_at,
-        _is_alone(node),
+        before.state is not after.state
+        or before.state_before_unknown is not after.state_before_unknown
+        or before.held_by != after.held_by
+        or before.taken_for != after.taken_for
+        or before.taken_at != after.taken_at
+        or (before.contacts is not after.contacts and _is_alone(before) != _is_alone(after))
     )
 
 

@@ -12,7 +12,7 @@ from aegis.core.words import duration
 from aegis.model.action import Notify
 from aegis.model.event import Tick
 from aegis.model.fault import Evidence, Fault, FaultClass, Severity
-from aegis.model.node import Contact, Node, NodeState, Sender
+from aegis.model.node import Node, NodeState, Sender
 from aegis.model.record import replace
 from aegis.rules import RuleSet
 
@@ -46,12 +46,11 @@ def _renew(cluster: Cluster, event: Tick) -> None:
 
 
 def _renewed(cluster: Cluster, node: Node, sender: Sender) -> Node:
-    def renewed(contact: Contact) -> Contact:
-        return replace(contact, seen_at=cluster.now) if contact.by is sender else contact
-
-    agent_seen_at = cluster.now if sender is Sender.AGENT else node.agent_seen_at
-    contacts = tuple(renewed(one) for one in node.contacts)
-    return replace(node, seen_at=cluster.now, agent_seen_at=agent_seen_at, contacts=contacts)
+    now, contacts = cluster.now, node.contacts
+    if contacts:
+        contacts = tuple(replace(one, seen_at=now) if one.by is sender else one for one in contacts)
+    agent_seen_at = now if sender is Sender.AGENT else node.agent_seen_at
+    return replace(node, seen_at=now, agent_seen_at=agent_seen_at, contacts=contacts)
 
 
 def _weigh_silence(cluster: Cluster) -> None:
