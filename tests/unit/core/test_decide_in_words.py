@@ -30,14 +30,8 @@ rules:
 
 def decided(fleet, node, fault_class, text=RULES, **fields):
     """What would be decided about a fault of the node, as things stand."""
-    fault = Fault(
-        fault_class=FaultClass(fault_class),
-        severity=Severity.ERROR,
-        node=node,
-        device="gpu3",
-        observed_at=fleet.at,
-        **fields,
-    )
+    known = {"severity": Severity.ERROR, "device": "gpu3", "observed_at": fleet.at}
+    fault = Fault(fault_class=FaultClass(fault_class), node=node, **(known | fields))
     rules = parse({"test.yaml": text})
     return decide(fleet.cluster, rules, begin(fleet.cluster, fault))
 
@@ -233,3 +227,24 @@ def test_a_decision_to_do_nothing_says_in_which_mode(fleet) -> None:
     )
     assert decided(fleet, "n1", "gpu.lost", text).mode is Mode.NOTIFY
     assert decided(fleet, "n2", "gpu.lost", text).mode is Mode.ENFORCE
+
+
+def test_ranks_that_were_started_after_a_reboot_are_not_started_again(fleet) -> None:
+    """One reboot is one restart; ranks of before it are gone, whatever their launcher said last."""
+    started = fleet.job.attempts[-1].started_at
+    decision = decided(fleet, "n1", "node.rebooted", observed_at=started)
+    assert (decision.result, decision.reason) == (
+        DecisionResult.NOTHING,
+        "rule lost asks for a restart, and job llama was started since",
+    )
+    later = decided(fleet, "n1", "node.rebooted", observed_at=started + 1.0)
+    assert (later.remedy, later.result) == (Remedy.RESTART, DecisionResult.ACTED)
+    other = decided(fleet, "n1", "gpu.ring.timeout", observed_at=started)
+    assert (other.remedy, other.result) == (Remedy.RESTART, DecisionResult.ACTED)
+
+
+def test_a_job_without_a_history_was_not_started_since(fleet) -> None:
+    """Nothing says that its ranks are younger than the reboot."""
+    fleet.cluster.put_job(replace(fleet.job, attempts=()))
+    decision = decided(fleet, "n1", "node.rebooted", observed_at=0.0)
+    assert decision.result is not DecisionResult.NOTHING
