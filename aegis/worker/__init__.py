@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from aegis.worker.fence import StaleGenerationError
 from aegis.worker.progress import Session, session, step
+from aegis.worker.survive import inplace
 
 if TYPE_CHECKING:
     from aegis.worker.checkpoint import Checkpointer
 
-__all__ = ["Checkpointer", "Session", "StaleGenerationError", "session", "step"]
+__all__ = ["Checkpointer", "Session", "StaleGenerationError", "inplace", "session", "step"]
 
 
 def __getattr__(name: str) -> Any:

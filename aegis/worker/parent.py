@@ -9,10 +9,13 @@ tells of each start and each end at once, and ends a rank's children with it.
     in   {"op": "start", "generation", "local_rank", "kind", "target", "arguments", "environment",
           "folder", "stdout", "stderr"}
          {"op": "signal", "number"}               to all ranks; SIGKILL goes to their groups
+         {"op": "leave"}                          ranks that can stay leave, the others are killed
+         {"op": "release"}                        end those that have left
          {"op": "standbys", "count", …}           keep so many (`StandbyOrder`), until a rank starts
     out  {"event": "ready", "threads"}
          {"event": "started", "generation", "local_rank", "pid", "at", "source"}
          {"event": "exited", "generation", "local_rank", "pid", "status", "at"}   as waitpid says
+         {"event": "left", "generation", "local_rank", "at", "error"}   it keeps its process
          {"event": "refused", "generation", "local_rank", "reason"}   it could not be forked
          {"event": "standbys", "ready"}           so many wait at the gate
          {"event": "standby_failed", "reason"}    one ended before it was a rank
@@ -57,6 +60,7 @@ _IMPORTED = (
     "aegis.worker.checkpoint",
 )
 _LOOK_SECONDS = 5.0
+_UNUSED_SECONDS = 30.0  # a device is not held for a generation that does not come
 _MESSAGE_BYTES_MAX = 1 << 16
 
 Part = Callable[[], int]
@@ -80,16 +84,30 @@ class Parent:
         """Obey until the launcher is gone: None. In a forked child: what it is to be."""
         self.selector.register(self.lines, selectors.EVENT_READ, self._hear_launcher)
         while not self._is_child:
-            for key, _ in self.selector.select(_LOOK_SECONDS):
+            for key, _ in self.selector.select(self._patience()):
                 if not key.data():
                     self._end_all()
                     return None
                 if self._is_child:
                     break
             else:
-                for child in self.standbys.overdue():
-                    end_group(child.pid)
+                for child in [*self.standbys.overdue(), *self._overstayed()]:
+                    self._signal_one(child, signal.SIGKILL)
         return self._forked
+
+    def _patience(self) -> float:
+        """How long nothing needs to be looked at."""
+        due = [child.leave_by for child in self.children.values() if child.leave_by]
+        return max(0.0, min([_LOOK_SECONDS, *(at - time.monotonic() for at in due)]))
+
+    def _overstayed(self) -> list[Child]:
+        """Ranks that have not left in time, and those that have and were given no other place."""
+        now = time.monotonic()
+        late = [one for one in self.children.values() if one.leave_by and one.leave_by <= now]
+        for child in late:
+            child.leave_by = 0.0
+        idle = [one for one in self.children.values() if one.left_at]
+        return late + [one for one in idle if now - one.left_at > _UNUSED_SECONDS]
 
     @property
     def _is_child(self) -> bool:
@@ -110,6 +128,14 @@ class Parent:
                 self._start(RankOrder(**message))
             case "signal":
                 self._signal(message["number"])
+            case "leave":
+                for child in self._ranks():
+                    if not child.leave():
+                        self._signal_one(child, signal.SIGKILL)
+            case "release":
+                for child in self.children.values():
+                    if child.left_at:
+                        self._signal_one(child, signal.SIGKILL)
             case "standbys":
                 count = message.pop("count")
                 self.standbys.want(StandbyOrder(**message), count)
@@ -119,20 +145,27 @@ class Parent:
     # ── from order to process ──
 
     def _start(self, order: RankOrder) -> None:
-        """Give a standby its place, or fork a rank."""
-        child, source = self.standbys.take(order), "standby"
+        """Give a survivor or a standby its place, or fork a rank."""
+        child, source = self._survivor(order), "survivor"
+        if child is None:
+            child, source = self.standbys.take(order), "standby"
         if child is None:
             child, source = self._fork(order, partial(_be_rank, order), is_rank=True), "fork"
         if child is None:
             return
-        self.lines.say(
-            "started",
-            generation=order.generation,
-            local_rank=order.local_rank,
-            pid=child.pid,
-            at=time.time(),
-            source=source,
-        )
+        self._say_of(child, "started", pid=child.pid, at=time.time(), source=source)
+
+    def _survivor(self, order: RankOrder) -> Child | None:
+        """The process that had this place before, if it has left and waits."""
+        for child in self.children.values():
+            its = child.order.local_rank == order.local_rank
+            if child.left_at and its and child.become(order):
+                return child
+        return None
+
+    def _ranks(self) -> list[Child]:
+        """Those that hold a rank."""
+        return [one for one in self.children.values() if one.is_rank and not one.left_at]
 
     def _fork_standby(self, order: StandbyOrder, begun: RankOrder) -> None:
         self._fork(begun, partial(standby.run, order, begun), is_rank=False)
@@ -181,9 +214,15 @@ class Parent:
         if not message:  # it has become a program, or is about to be gone
             self.selector.unregister(child.channel)
             return True
-        match json.loads(message)["event"]:
+        told = json.loads(message)
+        match told["event"]:
             case "at_gate":
                 self.standbys.at_gate(child)
+            case "survives":
+                child.survives = told["seconds"]
+            case "left":
+                child.leave_by, child.left_at = 0.0, time.monotonic()
+                self._say_of(child, "left", at=time.time(), error=told["error"])
             case _:
                 pass
         return True
@@ -204,21 +243,17 @@ class Parent:
         if not child.is_rank:
             self.standbys.ended(child, code)
             return True
-        self.lines.say(
-            "exited",
-            generation=child.order.generation,
-            local_rank=child.order.local_rank,
-            pid=child.pid,
-            status=code,
-            at=at,
-        )
+        self._say_of(child, "exited", pid=child.pid, status=code, at=at)
         return True
 
+    def _say_of(self, child: Child, event: str, **news: object) -> None:
+        order = child.order
+        self.lines.say(event, generation=order.generation, local_rank=order.local_rank, **news)
+
     def _signal(self, number: int) -> None:
-        """Standbys hear of nothing but the end."""
-        for child in self.children.values():
-            if child.is_rank:
-                self._signal_one(child, number)
+        """Those that wait for a place hear of nothing but the end."""
+        for child in self._ranks():
+            self._signal_one(child, number)
 
     def _signal_one(self, child: Child, number: int) -> None:
         # A graceful signal is for the rank only: a data loader that ends first would look like a
@@ -246,7 +281,8 @@ class Parent:
         self.lines.close()
 
 
-def _be_rank(order: RankOrder, _channel: socket.socket) -> int:
+def _be_rank(order: RankOrder, channel: socket.socket) -> int:
+    rank.channel = channel
     rank.be_seen(order)
     return rank.run(order)
 

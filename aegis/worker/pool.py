@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from aegis.worker import standby
 from aegis.worker.rank import RankOrder
@@ -30,6 +31,9 @@ class Child:
     order: RankOrder  # a standby's: how it began
     is_rank: bool
     waiting: bool = False  # at the gate
+    survives: float = 0.0  # seconds for it to leave a generation and stay; 0: it ends with it
+    leave_by: float = 0.0  # when it is killed unless it has left; 0: it was not asked to
+    left_at: float = 0.0  # since when it holds no rank and waits for one
     forked_at: float = field(default_factory=time.monotonic)
 
     def become(self, order: RankOrder) -> bool:
@@ -39,6 +43,19 @@ class Child:
         except OSError:
             return False
         self.order, self.is_rank, self.waiting = order, True, False
+        self.leave_by = self.left_at = 0.0
+        return True
+
+    def leave(self) -> bool:
+        """Ask it to leave its generation; False where it is to be killed instead."""
+        if not self.survives or is_stopped(self.pid):
+            return False
+        message = {"op": "leave", "generation": self.order.generation}
+        try:
+            self.channel.send(json.dumps(message).encode())
+        except OSError:
+            return False
+        self.leave_by = time.monotonic() + self.survives
         return True
 
 
@@ -126,6 +143,15 @@ class Standbys:
         if number != self._told:
             self._told = number
             self.say("standbys", ready=number)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process is stopped: it can do nothing, and hears of nothing but SIGKILL."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in "Tt"
 
 
 def make_channel() -> tuple[socket.socket, socket.socket]:

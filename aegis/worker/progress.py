@@ -133,6 +133,11 @@ def current() -> Session:
     return _opened[0]
 
 
+def forget() -> None:
+    """This process becomes another rank: the next who asks opens that one's session."""
+    _opened.clear()
+
+
 @contextlib.contextmanager
 def session() -> Iterator[Session]:
     """Be a rank that its launcher can watch."""

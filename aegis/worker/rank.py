@@ -10,6 +10,7 @@ import json
 import os
 import runpy
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -21,6 +22,7 @@ from types import TracebackType
 from aegis.worker import stacks
 from aegis.worker.lifeline import end_with
 
+channel: socket.socket | None = None  # this process's line to the ranks' parent
 _HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 

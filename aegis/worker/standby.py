@@ -66,6 +66,7 @@ class StandbyOrder:
 
 def run(standby: StandbyOrder, begun: RankOrder, channel: socket.socket) -> int:
     """Run the script up to the gate, wait, and run it on as a rank; its exit status."""
+    rank.channel = channel
     gate = Gate(
         is_gated=standby.is_gated,
         folders=tuple(standby.guarded),

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ class Listener:
     """Who is told of what the crew says."""
 
     changed: Callable[[], None]
-    rank_said: Callable[[dict[str, Any]], None]  # "started", "exited" or "refused"
+    rank_said: Callable[[dict[str, Any]], None]  # "started", "exited", "left", "refused"
     parent_died: Callable[[int], None]
     unusable: Callable[[UnusableError], None]
 
@@ -154,6 +155,17 @@ class Crew:
         """Send a signal to every rank; SIGKILL to all that they have started, too."""
         self._parent.tell(op="signal", number=number)
 
+    def end_ranks(self, *, stay: bool) -> None:
+        """End every rank; those that can may leave and keep their processes."""
+        if stay:
+            self._parent.tell(op="leave")
+        else:
+            self.signal_ranks(signal.SIGKILL)
+
+    def release(self) -> None:
+        """End the processes that wait for another place: there is none for them."""
+        self._parent.tell(op="release")
+
     # ── what they say ──
 
     def _parent_said(self, message: dict[str, Any]) -> None:
@@ -171,7 +183,7 @@ class Crew:
                 self._say_once(f"a standby failed, ranks are forked instead: {reason}")
             case "unfit":
                 self._drop(message["module"], message["reason"])
-            case "started" | "exited" | "refused":
+            case "started" | "exited" | "left" | "refused":
                 self.listener.rank_said(message)
             case _:
                 pass

@@ -9,6 +9,7 @@ No processes here: it is told what the ranks' parent says, and reads the ranks' 
 
 import json
 import mmap
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +31,9 @@ from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, in_words
 from aegis_agent.launcher import failure as failures
 
 
+_LEFT = -int(signal.SIGKILL)  # for a rank whose process goes on: it is as if it were gone
+
+
 @dataclass
 class Rank:
     """One rank: its place, its process, its files and what it says of itself."""
@@ -44,6 +48,7 @@ class Rank:
     status: int | None = None  # of its exit; negative for a signal
     progress: Progress = field(default_factory=Progress)
     rejected: tuple[RejectedCheckpoint, ...] = ()
+    left_at: float = 0.0  # when it left the generation and kept its process
 
     @property
     def stdout(self) -> Path:
@@ -69,13 +74,14 @@ class Rank:
     def state(self) -> RankState:
         """The rank as the launcher reports it."""
         progress = self.progress
-        status = self.status
+        gone = self.status is not None
+        status = None if self.left_at else self.status
         not_finite = "" if progress.loss is None else in_words(progress.loss)
         return RankState(
             rank=self.rank,
             local_rank=self.local_rank,
             pid=self.pid,
-            phase=RankPhase.EXITED if status is not None else progress.phase,
+            phase=RankPhase.EXITED if gone else progress.phase,
             step=progress.step,
             loss=None if not_finite else progress.loss,
             loss_not_finite=not_finite,
@@ -161,9 +167,42 @@ class Generation:
         rank = self.ranks[local_rank]
         rank.pid, rank.started_at = pid, at
 
+    def left(self, local_rank: int, at: float) -> None:
+        """A rank has left and keeps its process, for the next generation."""
+        self.ranks[local_rank].left_at = at
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Once the generation is being ended, those that have left hold no rank of it."""
+        if self.failure is None and not self.stopping:
+            return
+        for rank in self.ranks:
+            if rank.left_at and rank.status is None:
+                rank.look()
+                rank.status = _LEFT
+                self._note_end(rank.left_at)
+
+    def left_alone(self, local_rank: int, error: str) -> bool:
+        """No other failed, and yet a rank could not stay: whether that is the first failure."""
+        rank = self.ranks[local_rank]
+        if self.failure is not None or self.stopping or not rank.left_at:
+            return False
+        lines = error.strip().splitlines()
+        self.failure = RankFailure(
+            generation=self.number,
+            rank=rank.rank,
+            at=rank.left_at,
+            last_step=rank.progress.step,
+            text=f"rank {rank.rank} lost its process group: {lines[-1] if lines else 'no reason'}",
+            error=error,
+        )
+        return True
+
     def exited(self, local_rank: int, status: int, at: float) -> bool:
         """A rank has ended; whether that is the first failure here."""
         rank = self.ranks[local_rank]
+        if rank.status is not None:
+            return False  # it had left before
         rank.look()
         rank.status = status
         self._note_end(at)

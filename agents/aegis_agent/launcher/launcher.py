@@ -6,7 +6,6 @@ which does the next thing that is due.
 """
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import signal
@@ -22,6 +21,7 @@ from aegis.model.job import (
     StopKind,
     World,
 )
+from aegis_agent.launcher import process
 from aegis_agent.launcher.crew import Crew, Listener
 from aegis_agent.launcher.errors import UnusableError
 from aegis_agent.launcher.failure import signal_name
@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.05
 _FLUSH_SECONDS = 1.0
 _GONE_SECONDS = 0.005
+_CAUSE_SECONDS = 2.0  # for the first cause to be known, on another node too
 
 
 class Launcher:
@@ -60,31 +61,12 @@ class Launcher:
         self._starting: asyncio.Task[None] | None = None
         self._kill_timer: asyncio.TimerHandle | None = None
         self._leaving: Order | None = None
+        self._stays = True  # the next generation may be this node's, too
         self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reason = ""  # what the controller said last
         self._isolation = Isolation(
             limit_seconds=options.isolation_seconds, moved_at=time.monotonic()
         )
-        self._hangs = Hangs(
-            floor_seconds=options.hang_floor_seconds,
-            observes_only=not options.hang_detection,
-            changed=self._changed,
-        )
-        self._looking: asyncio.Task[None] | None = None  # at ranks that are about to be killed
-        self._output = Output()
-        self._lines = LogProgress(options.spec.log_pattern)
-        self._crew = Crew(
-            options=options,
-            listener=Listener(
-                changed=self._changed,
-                rank_said=self._rank_said,
-                parent_died=self._parent_died,
-                unusable=self._unusable,
-            ),
-            output_folder=logs,
-        )
-        self._memory = Memory(options, pages)
-        self._resume = Resume.of(options)
         self._links = Links(
             job=options.spec.name,
             node=options.node,
@@ -94,6 +76,26 @@ class Launcher:
             compose=self.compose,
             heed=self.heed,
         )
+        self._hangs = Hangs(
+            floor_seconds=options.hang_floor_seconds,
+            observes_only=not options.hang_detection,
+            changed=self._links.notify,
+        )
+        self._looking: asyncio.Task[None] | None = None  # at ranks that are about to be killed
+        self._output = Output()
+        self._lines = LogProgress(options.spec.log_pattern)
+        self._crew = Crew(
+            options=options,
+            listener=Listener(
+                changed=self._links.notify,
+                rank_said=self._rank_said,
+                parent_died=self._parent_died,
+                unusable=self._unusable,
+            ),
+            output_folder=logs,
+        )
+        self._memory = Memory(options, pages)
+        self._resume = Resume.of(options)
 
     async def run(self) -> int:
         """Be the launcher until the job is over or this command is told to end; the exit status."""
@@ -152,6 +154,9 @@ class Launcher:
             return
         if order.exit_code is not None:
             self._leaving = order
+        self._stays = order.start is not None or assignment.world is None
+        if not self._stays or self._leaving is not None:
+            self._crew.release()
         if order.stop is not None:
             self._pending = None
             self._stop(order.stop)
@@ -177,9 +182,6 @@ class Launcher:
         self._pending = None
         self._stop(Stop(kind=kind, grace_seconds=self.options.stop_grace_seconds))
         self._advance()
-
-    def _changed(self) -> None:
-        self._links.notify()
 
     def _advance(self) -> None:
         """Do what is due, and tell what has changed."""
@@ -286,7 +288,10 @@ class Launcher:
             self._kill()
 
     def _kill(self) -> None:
-        self._crew.signal_ranks(signal.SIGKILL)
+        """End the ranks; who can stays for the next generation, unless there is to be none."""
+        self._crew.end_ranks(stay=self._stays and self._leaving is None)
+        if self._generation is not None:
+            self._generation.let_go()
         self._links.notify()
 
     # ── what its ranks' parent says ──
@@ -299,6 +304,10 @@ class Launcher:
         match message["event"]:
             case "started":
                 generation.started(local_rank, message["pid"], message["at"])
+            case "left":
+                generation.left(local_rank, message["at"])
+                later = asyncio.get_running_loop().call_later
+                later(_CAUSE_SECONDS, self._left_alone, generation, local_rank, message["error"])
             case "refused":
                 generation.refused(local_rank, message["reason"], time.time())
                 self._failed(generation)
@@ -306,6 +315,12 @@ class Launcher:
                 if generation.exited(local_rank, message["status"], message["at"]):
                     self._failed(generation)
         self._advance()
+
+    def _left_alone(self, generation: Generation, local_rank: int, error: str) -> None:
+        """A rank has left its group, and nothing has been heard of another that failed."""
+        if generation is self._generation and generation.left_alone(local_rank, error):
+            self._failed(generation)
+            self._advance()
 
     def _failed(self, generation: Generation) -> None:
         """The first failure here: the other ranks of this node wait for it in vain."""
@@ -332,7 +347,7 @@ class Launcher:
     async def _orphaned(self, generation: Generation, reason: str) -> None:
         """The kernel kills ranks with their parent; they are gone once it has done so."""
         # No event tells of it: they are no children of ours.
-        while any(rank.pid and _is_running(rank.pid) for rank in generation.ranks):  # noqa: ASYNC110
+        while any(process.is_running(rank.pid) for rank in generation.ranks):  # noqa: ASYNC110
             await asyncio.sleep(_GONE_SECONDS)
         generation.lost(reason, time.time())
         self._tell_failure(generation)
@@ -382,11 +397,3 @@ class Launcher:
         if not links.agent_up and silent >= self.options.isolation_seconds:
             self._leaving = self._leaving or Order(exit_code=0)
             self._advance()
-
-
-def _is_running(pid: int) -> bool:
-    """Whether the process exists and is not merely waiting to be buried."""
-    with contextlib.suppress(OSError, IndexError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state not in ("Z", "X")
-    return False

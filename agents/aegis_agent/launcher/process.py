@@ -20,6 +20,11 @@ def state(pid: int) -> str:
         return GONE
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process and it is not merely waiting to be buried."""
+    return bool(pid) and state(pid) not in (GONE, "Z", "X")
+
+
 def answers(pid: int) -> bool:
     """Whether the process has a handler for the signal; without one the signal would end it."""
     try:
