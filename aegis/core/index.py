@@ -108,7 +108,7 @@ class Index:
         ):
             if belongs:
                 names.add(after.name)
-            else:
+            elif before is not None:
                 names.discard(after.name)
         if after.taken_at != (before.taken_at if before else ()):
             self.taken.pop(after.name, None)
@@ -173,12 +173,12 @@ def _marks(incident: Incident) -> tuple[object, ...]:
 
 def _move(names: dict[Key, set[str]], name: str, old: Iterable[Key], new: Iterable[Key]) -> None:
     """File the name under its new keys, and no longer under the others."""
-    before, after = set(old), set(new)
-    for key in before - after:
+    after = set(new)
+    for key in set(old) - after:
         names[key].discard(name)
         if not names[key]:
             del names[key]
-    for key in after - before:
+    for key in after:
         names.setdefault(key, set()).add(name)
 
 

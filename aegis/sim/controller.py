@@ -7,7 +7,7 @@ restart also proves that nothing gets lost between the words and the wire.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
@@ -30,9 +30,10 @@ from aegis.model.event import (
     Tick,
 )
 from aegis.model.node import NodeReport, Sender
+from aegis.model.record import replace
 from aegis.rules import RuleSet
-from aegis.rules.parse import parse_text
 from aegis.sim.network import Connection, Network
+from aegis.sim.rules import rule_set
 from aegis.sim.scene import Scene
 from aegis.wire import Answer, Report, decode, encode
 
@@ -94,7 +95,7 @@ class SimController:
         self.scene.log(f"controller is up, epoch {self.epoch}, {len(self.log)} events in its log")
         self.step(ControllerStarted(at=self.scene.now, epoch=self.epoch, version="sim"))
         if not self.cluster.rules_digest:
-            rules = parse_text(self.scene.setting.rules_text)
+            rules = rule_set(self.scene.setting.rules_text)
             self.step(RulesLoaded(at=self.scene.now, digest=rules.digest, text=rules.text))
             policy = self.scene.setting.policy
             self.step(PolicyChanged(at=self.scene.now, policy=policy, actor="policy file"))
@@ -137,7 +138,7 @@ class SimController:
         for line in self.log[number:]:
             event = decode(line)
             if isinstance(event, RulesLoaded):
-                rules = parse_text(event.text)
+                rules = rule_set(event.text)
             step(cluster, rules, event)
             cluster.touched.clear()
         check(cluster)
@@ -153,7 +154,7 @@ class SimController:
         if isinstance(event, FaultObserved):
             self.logged.add((event.origin, event.number))
         if isinstance(event, RulesLoaded):
-            self.rules = parse_text(event.text)
+            self.rules = rule_set(event.text)
         actions = step(self.cluster, self.rules, event)
         small = len(self.cluster.nodes) <= SMALL_FLEET
         if small or len(self.log) % CHECK_EVENTS == 0:

@@ -5,11 +5,12 @@ against `aegis.model.order.refusal`, which both share.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from aegis.model import order as orders
 from aegis.model.order import Order, OrderResult, OrderState, Verb
+from aegis.model.record import replace
 from aegis.sim.scene import Scene
 
 LOOK_SECONDS = 4.0  # at most

@@ -1,5 +1,9 @@
 """The rules of an invented fleet: of each kind one, so that every way of deciding is used."""
 
+from functools import cache
+
+from aegis.rules import RuleSet, parse, parse_text
+
 RULES = """\
 apiVersion: aegis/v1
 kind: RuleSet
@@ -40,3 +44,15 @@ LADDERS = (
     f"remedy: drain_now, {FAILING}",
 )
 SAVING_LADDERS = ("remedy: drain_saving", f"remedy: drain_saving, {FAILING}")
+
+
+@cache
+def canonical(text: str) -> str:
+    """The text of a file as a rule set keeps it. There are few, and reading one is slow."""
+    return parse({"sim.yaml": text}).text
+
+
+@cache
+def rule_set(text: str) -> RuleSet:
+    """The rule set of such a text; it is never changed, so all may share it."""
+    return parse_text(text)

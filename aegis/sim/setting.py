@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from aegis.model.job import JobSpec
 from aegis.model.policy import Mode, Policy, Unanswered
-from aegis.rules.parse import parse
 from aegis.sim.mix import MIXES
-from aegis.sim.rules import LADDERS, RULES, SAVING_LADDERS
+from aegis.sim.rules import LADDERS, RULES, SAVING_LADDERS, canonical
 
 SMALL, MEDIUM, LARGE = 16, 128, 2000  # nodes at most
 BRISK = 32  # nodes at most of a fleet that is simulated at full pace
@@ -93,7 +92,7 @@ def draw(dice: random.Random) -> Setting:
     )
     text = setting.rules_text.replace("LADDER", dice.choice(LADDERS))
     text = text.replace("SAVES", dice.choice(SAVING_LADDERS))
-    setting = replace(setting, rules_text=parse({"sim.yaml": text}).text)
+    setting = replace(setting, rules_text=canonical(text))
     return setting if count <= BRISK else _slowed(setting, count)
 
 

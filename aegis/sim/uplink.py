@@ -1,9 +1,10 @@
 """A node's end of its connection: it speaks at each heartbeat and on change, and reconnects."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aegis.model.node import NodeReport, Sender
+from aegis.model.record import replace
 from aegis.sim.controller import SimController
 from aegis.sim.network import Connection, Network
 from aegis.sim.scene import Scene

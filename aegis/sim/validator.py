@@ -6,9 +6,10 @@ with the agent's process: the next one begins anew, as the real one does.
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
+from aegis.model.record import replace
 from aegis.model.validation import (
     Step,
     StepState,
