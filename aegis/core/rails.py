@@ -5,7 +5,7 @@ All of them are asked each time, so that a decision shows every verdict and not 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import floor
+from math import floor, inf
 
 from aegis.core import approval
 from aegis.core.cluster import Cluster, launcher_of, standing
@@ -181,9 +181,7 @@ def upstream(request: Request) -> Verdict:
     others = {
         one.node
         for one in (*request.cluster.unresolved(), *_back_lately(request.cluster))
-        if one.fault_class is FaultClass.NIC_LINK_DOWN
-        and one.node != mine.node
-        and _apart_seconds(one, mine) <= policy.upstream_seconds
+        if one.node != mine.node and _apart_seconds(one, mine) <= policy.upstream_seconds
     }
     count = len(others) + 1
     if count < policy.upstream_nodes_min:
@@ -197,12 +195,24 @@ def upstream(request: Request) -> Verdict:
 
 
 def _apart_seconds(one: Incident, other: Incident) -> float:
-    """How long after each other they began: as they were told, or by the nodes' own clocks.
+    """How long after each other their links fell: as they were told, or by the nodes' own clocks.
 
-    A node that was silent meanwhile tells late what began with the others.
+    A node that was silent meanwhile tells late what began with the others; and the link of a card
+    that something else is wrong with falls within the incident of that.
     """
-    a, b = one.phases, other.phases
-    return min(abs(a.opened_at - b.opened_at), abs(a.observed_at - b.observed_at))
+    told, seen = ([_told(one), _told(other)], [_seen(one), _seen(other)])
+    apart = [abs(a - b) for left, right in (told, seen) for a in left for b in right]
+    return min(apart, default=inf)
+
+
+def _told(incident: Incident) -> list[float]:
+    own = incident.fault_class is FaultClass.NIC_LINK_DOWN
+    return [incident.phases.opened_at] if own else []
+
+
+def _seen(incident: Incident) -> list[float]:
+    faults = incident.faults
+    return [one.observed_at for one in faults if one.fault_class is FaultClass.NIC_LINK_DOWN]
 
 
 def _back_lately(cluster: Cluster) -> Iterator[Incident]:

@@ -202,7 +202,8 @@ class Promises:
         limit = self.controller.cluster.policy.silence_seconds
         memory = self.controller.memory
         moved = max(memory.moved_at.get(job.spec.name, 0.0), memory.since)
-        failed = self._jobs[job.spec.name].incident is not None  # by now: all within one event
+        # Then or by now: all may come within one event.
+        failed = (job.incident or self._jobs[job.spec.name].incident) is not None
         for one in self._alive(job.spec.name):
             deserted = failed and self.controller.has_hung_up(one.node)
             if one.generation <= job.generation and not self._is_excused(one) and not deserted:

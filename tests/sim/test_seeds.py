@@ -35,6 +35,7 @@ FOUND = {
     1789: "a reboot whose restart people were asked about spent a second one when they had agreed",
     2454: "a node that was given up, and heard again in the same stop, was not waited for",
     3590: "a late word of a launcher of the run before displaced the launcher that trained",
+    4305: "a switch was not suspected, since a link fell within the incident of a card's firmware",
     830: "a node whose log was lost was quarantined while its launcher was stopping ranks",
 }
 

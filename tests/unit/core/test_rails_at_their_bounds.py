@@ -292,10 +292,23 @@ def test_links_that_fall_one_after_the_other_are_their_own(watched) -> None:
     phases = third.phases
     told_late = replace(third, phases=replace(phases, opened_at=phases.opened_at + 99.0))
     assert not rails.upstream(about(watched, told_late)).passed  # its node was silent meanwhile
-    clock_is_wrong = replace(third, phases=replace(phases, observed_at=phases.observed_at - 99.0))
+    early = replace(third.faults[0], observed_at=third.faults[0].observed_at - 99.0)
+    clock_is_wrong = replace(third, faults=(early,))
     assert not rails.upstream(about(watched, clock_is_wrong)).passed
-    later = replace(phases, opened_at=phases.opened_at + 1.0, observed_at=phases.observed_at + 1.0)
-    assert rails.upstream(about(watched, replace(third, phases=later))).passed
+    fault = replace(third.faults[0], observed_at=third.faults[0].observed_at + 1.0)
+    later = replace(phases, opened_at=phases.opened_at + 1.0)
+    third = replace(third, phases=later, faults=(fault,))
+    assert rails.upstream(about(watched, third)).passed
+
+
+def test_a_link_within_another_story_counts_too(watched) -> None:
+    """What was wrong with a card before is its story; the switch is as suspect for it."""
+    one, _, third = links_down(watched, "n1", "n2", "n3")
+    before = replace(one, fault_class=FaultClass.NIC_FIRMWARE_FATAL)
+    watched.cluster.put_incident(before)
+    assert not rails.upstream(about(watched, third)).passed
+    watched.cluster.put_incident(replace(before, faults=()))
+    assert rails.upstream(about(watched, third)).passed
 
 
 def test_the_last_link_of_a_switch_is_given_its_time(watched) -> None:
