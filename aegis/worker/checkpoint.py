@@ -177,8 +177,8 @@ class Checkpointer:
             self._signature = []
             self._lay_out(layout.plan(planner, ranks), planner)
             self._signature = signature
-        length, objects, writer = self._copy(planner)
         self._number += 1
+        length, objects, writer = self._copy(planner)
         order = self._order(step, taken_at, length, objects)
         stall = time.monotonic() - begun
         metadata = self._laid_out.metadata if ranks.rank == 0 else b""
@@ -199,7 +199,14 @@ class Checkpointer:
             world_size=self._ranks.size, taken_at=taken_at, size=length, objects=objects,
         )  # fmt: skip
         disk = None if tiers.disk is None else shelf.disk_path(tiers.disk, rank, step)
-        return Order(entry=entry, own=tiers.own, disk=disk, shared=shared, peer=tiers.peer)
+        return Order(
+            entry=entry, own=tiers.own, claim=self._claim(), disk=disk, shared=shared,
+            peer=tiers.peer,
+        )  # fmt: skip
+
+    def _claim(self) -> str:
+        """What only the save that is being taken says of its memory."""
+        return f"{self._tiers.token}-{self._number}"
 
     @property
     def _laid_out(self) -> Layout:
@@ -225,7 +232,7 @@ class Checkpointer:
         try:
             assert self._stage is not None  # noqa: S101  it was laid out
             if self._tiers.own is not None:
-                shelf.withdraw(self._tiers.own)
+                shelf.claim(self._tiers.own, self._claim())
             taken = self._stage.take(planner)
             if taken is None:
                 self._take_memory(self._stage.layout, planner)

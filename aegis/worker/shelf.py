@@ -6,6 +6,7 @@
         shard        as in a checkpoint folder
         metadata     where in all shards the tensors lie, pickled by `aegis.worker.layout`
         entry.json   whose shard of which step it is, its size and hash; without it, it is not there
+        claim        which save is being copied into this memory, or was last
 
 A shard alone is no checkpoint: one of every rank of the same save is. No torch here.
 """
@@ -21,7 +22,7 @@ from aegis.worker.fence import Fence
 from aegis.worker.files import write_durably
 from aegis.worker.folder import measure
 
-ENTRY, SHARD, METADATA = "entry.json", "shard", "metadata"
+ENTRY, SHARD, METADATA, CLAIM = "entry.json", "shard", "metadata", "claim"
 OWN, PEER, DISK = "own", "peer", "disk"
 
 
@@ -89,6 +90,24 @@ def put(path: Path, entry: Entry) -> None:
 def withdraw(path: Path) -> None:
     """The shard is about to be overwritten: it does not count until it is whole again."""
     (path / ENTRY).unlink(missing_ok=True)
+
+
+def claim(path: Path, save: str) -> None:
+    """A save begins to be copied in: what an earlier one has left here counts no more."""
+    (path / CLAIM).write_text(save)
+    withdraw(path)
+
+
+def is_claimed(path: Path, save: str) -> bool:
+    """Whether the memory is still that save's.
+
+    A writer that outlives its rank asks once it knows the hash: had the next rank begun to copy
+    before, it would be the hash of a mixture.
+    """
+    try:
+        return (path / CLAIM).read_text() == save
+    except OSError:
+        return False
 
 
 def read(path: Path) -> Kept | None:

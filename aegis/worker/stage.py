@@ -34,7 +34,7 @@ class Stage:
         """Take the memory for this layout; `path` is the folder where it is to have its name."""
         if path is not None:
             path.mkdir(parents=True, exist_ok=True)
-            shelf.withdraw(path)
+            shelf.claim(path, "")
             path /= shelf.SHARD
         room = layout.tensors_bytes + 2 * objects_bytes + _SLACK_BYTES
         self.capacity_bytes = -(-room // mmap.PAGESIZE) * mmap.PAGESIZE

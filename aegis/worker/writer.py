@@ -6,7 +6,7 @@ the rank matters. When the rank is gone it lets the memory count and finishes wh
 writes no more: nobody would commit it. No torch, so that it starts in no time.
 
     in   {"op": "plan", "metadata"}              base64; of all saves to come
-         {"op": "write", "length", "entry", "own", "disk", "shared", "peer"}
+         {"op": "write", "length", "entry", "own", "claim", "disk", "shared", "peer"}
                                                  the memory's first `length` bytes: let them count
                                                  there, write them there and there, send them there;
                                                  null for nowhere
@@ -75,12 +75,15 @@ class Writer:
             sending.start()
         entry = Entry(**order["entry"])
         entry = shelf.stamped(entry, xxhash.xxh3_128_hexdigest(shard))
-        hashed.set_result(entry)
         try:
             if order["own"] is not None:
+                _check_claim(order)
                 self._let_count(Path(order["own"]), entry)
+            hashed.set_result(entry)
             self._write_all(order, entry)
         except OSError as error:
+            if not hashed.done():
+                hashed.set_exception(error)
             self._lines.say(
                 "failed", errno=error.errno, reason=error.strerror, path=str(error.filename or "")
             )
@@ -98,6 +101,7 @@ class Writer:
             path = Path(order["disk"])
             shelf.withdraw(path)
             self._write(entry.size, path / shelf.SHARD)
+            _check_claim(order)
             self._let_count(path, entry)
             shelf.prune_disk(path.parents[1], entry.rank, keep=2)
         if order["shared"] is not None:
@@ -133,6 +137,12 @@ class Writer:
             self._lines.say("copied", reason=str(error))
         else:
             self._lines.say("copied", seconds=time.monotonic() - begun)
+
+
+def _check_claim(order: dict[str, Any]) -> None:
+    """The memory may be another rank's by now, where this one's rank is gone."""
+    if order["own"] is not None and not shelf.is_claimed(Path(order["own"]), order["claim"]):
+        raise InterruptedError(0, "another save has taken the memory", order["own"])
 
 
 def _open(path: Path, length: int) -> tuple[int, int]:

@@ -24,6 +24,7 @@ class Order:
 
     entry: Entry
     own: Path | None = None  # where it counts as this node's memory
+    claim: str = ""  # by which that memory is this save's
     disk: Path | None = None  # its folder on this node's disk
     shared: Path | None = None  # its file in the checkpoint folder
     peer: Keeper | None = None
@@ -36,6 +37,7 @@ class Order:
             "length": self.entry.size,
             "entry": asdict(self.entry),
             "peer": self.peer and asdict(self.peer),
+            "claim": self.claim,
             **{name: path and str(path) for name, path in places.items()},
         }
 

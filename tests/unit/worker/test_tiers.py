@@ -17,6 +17,7 @@ from aegis.worker.peers import Keeper, PeerError
 from aegis.worker.shelf import Entry, Kept
 from aegis.worker.suspicion import Suspicion
 from aegis.worker.tiers import Copy, Home, choose_peer, whole_saves
+from aegis.worker.writing import Order, Writer
 
 SHARD = bytes(range(256)) * 1000
 
@@ -95,6 +96,26 @@ def test_a_shard_that_is_about_to_change_does_not_count(tmp_path) -> None:
     lay(path)
     shelf.withdraw(path)
     assert shelf.kept(tmp_path) == []
+
+
+def test_a_writer_that_outlives_its_rank_lets_nothing_count_that_is_another_s(tmp_path) -> None:
+    """The next rank has begun to copy into the memory: what it finds there is a mixture."""
+    own = shelf.own_path(tmp_path, 0)
+    own.mkdir(parents=True)
+    with (tmp_path / "memory").open("w+b") as memory:
+        memory.write(SHARD)
+        memory.truncate(1 << 20)
+        with_writer = Writer(memory.fileno(), b"description")
+        order = Order(entry=replace(entry(ranks=1), hash=""), own=own, claim="first")
+        shelf.claim(own, "first")
+        assert with_writer.write(order).hash == entry().hash
+        assert shelf.verify(replace(shelf.read(own), path=own)) == "it is missing"  # elsewhere
+        shelf.claim(own, "second")
+        assert shelf.read(own) is None
+        with pytest.raises(OSError, match="another save has taken the memory"):
+            with_writer.write(order)
+        assert shelf.read(own) is None
+        with_writer.close()
 
 
 @pytest.mark.parametrize(
