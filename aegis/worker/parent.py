@@ -83,12 +83,12 @@ class Parent:
     def serve(self) -> Part | None:
         """Obey until the launcher is gone: None. In a forked child: what it is to be."""
         self.selector.register(self.lines, selectors.EVENT_READ, self._hear_launcher)
-        while not self._is_child:
+        while not self._is_child():
             for key, _ in self.selector.select(self._patience()):
                 if not key.data():
                     self._end_all()
                     return None
-                if self._is_child:
+                if self._is_child():
                     break
             else:
                 for child in [*self.standbys.overdue(), *self._overstayed()]:
@@ -109,7 +109,6 @@ class Parent:
         idle = [one for one in self.children.values() if one.left_at]
         return late + [one for one in idle if now - one.left_at > _UNUSED_SECONDS]
 
-    @property
     def _is_child(self) -> bool:
         return self._forked is not None
 
@@ -117,7 +116,7 @@ class Parent:
         messages = self.lines.take()
         for message in messages or ():
             self._obey(message)
-            if self._is_child:
+            if self._is_child():
                 break
         return messages is not None
 
