@@ -8,7 +8,7 @@ OPEN -> CLOSED          counted, told, cleared, or too old to act on
 RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 """
 
-from aegis.core import experience, hangs, memory, recover, repair
+from aegis.core import doubt, experience, hangs, memory, recover, repair
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
 from aegis.core.decide import DRAINS, decide, is_same_answer, rule_for
@@ -302,7 +302,9 @@ def _drain(cluster: Cluster, incident: Incident, decision: Decision) -> None:
     if job is not None:
         incident = _begin(cluster, incident, job)
         kind = StopKind.SAVING if decision.remedy is Remedy.DRAIN_SAVING else StopKind.NOW
-        recover.stop(cluster, job, kind, reason, incident.id)
+        if kind is StopKind.NOW:
+            doubt.cast(cluster, job, incident)
+        recover.stop(cluster, cluster.jobs[job.spec.name], kind, reason, incident.id)
     take_out(cluster, name, AEGIS, reason, incident.id)
 
 

@@ -190,6 +190,7 @@ class Cluster(_Indexed):
             node
             for node in self.launched(job.spec.name)
             if node.name not in self.index.held
+            and node.name not in job.excluded
             and node.state in (NodeState.READY, NodeState.PROBATION)
             and self.can_start(node, job)
             and not _trains_another(node, job)

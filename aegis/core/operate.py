@@ -1,16 +1,16 @@
-"""What operators ask for: cordon, uncordon, drain and return a node, stop a job.
+"""What operators ask for: cordon, uncordon, drain and return a node.
 
-What they say to incidents and to automation as a whole is in `people`.
+What they ask of jobs is in `job_verbs`, what they say to incidents and to automation as a whole in
+`people`.
 
 `refusal` is asked before the event is written to the log, so that an event that stands there was
 allowed; `apply` then carries it out.
 """
 
-from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from aegis.core import people, recover, returning
-from aegis.core.cluster import ENDED, Cluster, standing
+from aegis.core import job_verbs, people, recover, returning
+from aegis.core.cluster import Cluster, standing
 from aegis.core.fence import is_silent
 from aegis.core.incidents import note
 from aegis.core.index import OUT
@@ -18,6 +18,8 @@ from aegis.core.nodes import enter, holds_ranks, take_out
 from aegis.core.words import duration
 from aegis.model.event import (
     Event,
+    JobNodeExcluded,
+    JobRestarted,
     JobStopped,
     NodeCordoned,
     NodeDrained,
@@ -30,7 +32,7 @@ from aegis.model.node import Node, NodeState
 from aegis.model.validation import Depth
 
 NodeVerb: TypeAlias = NodeCordoned | NodeUncordoned | NodeDrained | NodeReturned
-Verb: TypeAlias = NodeVerb | JobStopped
+Verb: TypeAlias = NodeVerb | job_verbs.JobVerb
 
 SERVING = (NodeState.READY, NodeState.SUSPECT, NodeState.PROBATION)
 
@@ -43,21 +45,12 @@ def refusal(cluster: Cluster, event: Event) -> str | None:
             if node is None:
                 return f"no node is called {event.node}: see `aegis nodes`"
             return _refused(cluster, node, event)
-        case JobStopped():
-            return _not_stopped(cluster, event)
+        case JobStopped() | JobRestarted() | JobNodeExcluded():
+            return job_verbs.refusal(cluster, event)
         case _ if isinstance(event, people.Said):
             return people.refusal(cluster, event)
         case _:
             return None
-
-
-def _not_stopped(cluster: Cluster, event: JobStopped) -> str | None:
-    job = cluster.jobs.get(event.job)
-    if job is None:
-        return f"no job is called {event.job}: see `aegis jobs`"
-    if job.state in ENDED:
-        return f"job {event.job} is {job.state} already: {job.reason}"
-    return None
 
 
 def _refused(cluster: Cluster, node: Node, event: NodeVerb) -> str | None:
@@ -104,8 +97,8 @@ def apply(cluster: Cluster, event: Verb) -> None:
     if refusal(cluster, event) is not None:
         return
     match event:
-        case JobStopped():
-            _stop(cluster, event)
+        case JobStopped() | JobRestarted() | JobNodeExcluded():
+            job_verbs.apply(cluster, event)
         case NodeCordoned():
             _witness(cluster, event, "cordoned")
             node = cluster.nodes[event.node]
@@ -140,10 +133,3 @@ def _drain(cluster: Cluster, event: NodeDrained) -> None:
 def _return(cluster: Cluster, event: NodeReturned) -> None:
     _witness(cluster, event, "returned")
     returning.put_back(cluster, event.node, event.validate, event.actor, event.reason)
-
-
-def _stop(cluster: Cluster, event: JobStopped) -> None:
-    job = cluster.jobs[event.job]
-    cluster.put_job(replace(job, stop_requested=True))
-    reason = f"stopped by {event.actor}: {event.reason}"
-    recover.stop(cluster, cluster.jobs[event.job], StopKind.SAVING, reason, None)

@@ -96,6 +96,7 @@ def _may_stay(cluster: Cluster, job: Job, node: Node) -> bool:
     other = cluster.job_on(node.name)
     return (
         node.state in stays
+        and node.name not in job.excluded
         and (other is None or other.spec.name == job.spec.name)
         and cluster.can_start(node, job)
     )
@@ -119,6 +120,7 @@ def _lacking(cluster: Cluster, job: Job, count: int) -> str:
         for node in cluster.launched(name)
         if contact_of(node, name) and node.state not in (NodeState.READY, NodeState.PROBATION)
     ]
+    others += [f"{one} is excluded" for one in job.excluded]
     why = f" ({listed(others[:4])})" if others else ""
     noun = "node" if job.spec.nodes == 1 else "nodes"
     return f"needs {job.spec.nodes} {noun}, {count} can take ranks{why}"

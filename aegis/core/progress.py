@@ -34,6 +34,9 @@ def _steps(cluster: Cluster, job: Job) -> Job:
     attempts = job.attempts
     if attempts and resumed is not None and attempts[-1].resumed_step != resumed:
         attempts = (*attempts[:-1], replace(attempts[-1], resumed_step=resumed))
+    if attempts and not attempts[-1].first_step_at and all(one.first_step_at for one in ranks):
+        trained = max(one.first_step_at for one in ranks)
+        attempts = (*attempts[:-1], replace(attempts[-1], first_step_at=trained))
     step = max(min(map(attrgetter("step"), ranks)), resumed or 0)
     job = _pace(cluster, job, step)
     return replace(job, step=step, loss=_loss(ranks, job), attempts=attempts)

@@ -57,6 +57,9 @@ def _assignment(cluster: Cluster, job: Job, node: str, launcher: LauncherState) 
         sequence=job.sequence,
         generation=job.generation,
         reason=job.reason,
+        labels=cluster.nodes[node].labels,
+        suspect_since=job.suspect_since,
+        suspect_generation=job.suspect_generation,
     )
     if job.state in ENDED:
         return replace(order, finished=True, exit_code=job.exit_code)
@@ -205,8 +208,14 @@ def stop(cluster: Cluster, job: Job, kind: StopKind, reason: str, incident: str 
             sequence=job.sequence + 1,
             stop=kind if job.state is JobState.RUNNING else StopKind.NOW,
             awaiting=frozenset(member.node for member in job.members),
+            attempts=_marked(job.attempts, cluster.now),
         )
     )
+
+
+def _marked(attempts: tuple[Attempt, ...], now: float) -> tuple[Attempt, ...]:
+    """The newest one's end was ordered."""
+    return (*attempts[:-1], replace(attempts[-1], stop_at=now)) if attempts else ()
 
 
 def _hasten(cluster: Cluster, job: Job, kind: StopKind) -> None:

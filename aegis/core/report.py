@@ -5,6 +5,7 @@ connection, the launchers that were followed by others, and a launcher's own ord
 and phases, which never goes back.
 """
 
+from aegis.core import doubt
 from aegis.core.cluster import Cluster, contact_of, launcher_of
 from aegis.core.progress import has_moved
 from aegis.model.event import NodeHungUp
@@ -88,6 +89,7 @@ def _from_agent(cluster: Cluster, node: Node, report: NodeReport) -> Node:
         simulated=report.simulated,
         labels=report.labels,
         devices=report.devices,
+        good_readings=doubt.renewed(node.good_readings, report.devices),
         conditions=report.conditions,
         events_dropped=report.events_dropped,
         suppressed=report.suppressed,

@@ -64,6 +64,8 @@ def _apply(cluster: Cluster, rules: RuleSet, event: ev.Event) -> None:
             | ev.NodeDrained()
             | ev.NodeReturned()
             | ev.JobStopped()
+            | ev.JobRestarted()
+            | ev.JobNodeExcluded()
         ):
             operate.apply(cluster, event)
             for name in list(cluster.jobs):

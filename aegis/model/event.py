@@ -126,6 +126,29 @@ class JobStopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobRestarted:
+    """Somebody wants a job's ranks started anew, from what they save now or from the newest."""
+
+    at: float
+    job: str
+    actor: str
+    reason: str
+    at_once: bool = False  # without a save
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNodeExcluded:
+    """Somebody wants a job kept off a node, or lets it go there again."""
+
+    at: float
+    job: str
+    node: str
+    actor: str
+    reason: str
+    excluded: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentApproved:
     """A person agrees to what Aegis would do about the incident."""
 
@@ -244,6 +267,8 @@ Event: TypeAlias = (
     | NodeDrained
     | NodeReturned
     | JobStopped
+    | JobRestarted
+    | JobNodeExcluded
     | IncidentApproved
     | IncidentDenied
     | IncidentAcknowledged

@@ -247,7 +247,9 @@ class Attempt:
     ended_at: float | None = None
     last_step: int = 0
     reason: str = ""  # why it ended
-    incident: str | None = None
+    incident: str | None = None  # the one that it answers
+    stop_at: float = 0.0  # its end was ordered
+    first_step_at: float = 0.0  # every rank has completed a step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +267,9 @@ class Job:
     master_port: int = 0
     awaiting: frozenset[str] = frozenset()  # nodes whose launcher does not yet agree
     stop: StopKind = StopKind.NOW
+    excluded: tuple[str, ...] = ()  # nodes that people keep it off
+    suspect_since: float = 0.0  # checkpoints taken from then on are passed over; 0: none is
+    suspect_generation: int = 0  # if this generation or an older one took them
     stop_requested: bool = False  # an operator wants it stopped for good
     giving_up: bool = False  # once its ranks are gone it is failed
     incident: str | None = None  # the incident that the next generation answers

@@ -149,6 +149,7 @@ class Node:
     simulated: bool = False  # some of its devices are
     labels: tuple[tuple[str, str], ...] = ()
     devices: tuple[Device, ...] = ()
+    good_readings: tuple[tuple[str, float, float], ...] = ()  # device: newest healthy, one before
     conditions: tuple[Condition, ...] = ()
     launchers: tuple[LauncherState, ...] = ()
     contacts: tuple[Contact, ...] = ()  # one for each of the launchers
