@@ -48,6 +48,8 @@ class Child:
 
     def leave(self) -> bool:
         """Ask it to leave its generation; False where it is to be killed instead."""
+        if self.leave_by:
+            return True  # it was asked before, and has no more time for being asked again
         if not self.survives or is_stopped(self.pid):
             return False
         message = {"op": "leave", "generation": self.order.generation}

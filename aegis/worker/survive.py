@@ -117,9 +117,12 @@ class _Survivor:
                 _clear(error)
             if not self.may_stay:
                 os.kill(os.getpid(), signal.SIGKILL)
+            groups.release()
+            self._tell(event="left", error=reason)
+            # What follows takes its time, and the next generation is on its way meanwhile.
             groups.leave()
-            gc.collect()
-            self._settle(self._wait(reason))
+            gc.collect()  # a wrapped model that is still about would hear of the next one's work
+            self._settle(self._next())
 
     def _inside(self, function: Callable[[], T]) -> T:
         self.inside = True
@@ -153,8 +156,7 @@ class _Survivor:
         with contextlib.suppress(OSError):
             self.channel.send(json.dumps(news).encode())
 
-    def _wait(self, reason: str) -> RankOrder:
-        self._tell(event="left", error=reason)
+    def _next(self) -> RankOrder:
         order = self.orders.get()
         if order is None:
             os._exit(0)
