@@ -20,6 +20,7 @@ from aegis.core.incidents import (
     save,
 )
 from aegis.core.recovery import recovering
+from aegis.core.symptoms import order
 from aegis.core.windows import mutes
 from aegis.model.event import FaultObserved
 from aegis.model.fault import Fault, FaultClass
@@ -249,7 +250,7 @@ def _with_rejected(cluster: Cluster, incident: Incident, fault: Fault) -> Incide
 
 def _blame_the_first(cluster: Cluster, incident: Incident, fault: Fault) -> None:
     """Ranks die of each other's death: the first that failed names the incident."""
-    if incident.fault_class not in DIED or fault.observed_at >= incident.phases.observed_at:
+    if incident.fault_class not in DIED or order(fault) >= order(incident.faults[0]):
         return
     save(
         cluster,

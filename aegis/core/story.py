@@ -2,7 +2,16 @@
 
 from typing import assert_never
 
-from aegis.core.words import FAULTS, REMEDIES, REPAIR_VERBS, counted, duration, listed, who_must
+from aegis.core.words import (
+    CRASH,
+    FAULTS,
+    REMEDIES,
+    REPAIR_VERBS,
+    counted,
+    duration,
+    listed,
+    who_must,
+)
 from aegis.model.fault import FaultClass
 from aegis.model.incident import (
     Approval,
@@ -14,6 +23,7 @@ from aegis.model.incident import (
     Remedy,
 )
 
+OUTPUT_LINES = 8
 PHASES = ("detect", "decide", "stop", "provision", "load", "first_step")
 
 
@@ -151,6 +161,7 @@ def tell(incident: Incident) -> list[str]:
         + (", on simulated hardware" if incident.simulated else ""),
         f"Where     {where(incident)}",
         *(f"Evidence  {text}" for text in _evidence(incident)),
+        *(f"Output    {text}" for text in _output(incident)),
         f"Effect    {_effect(incident)}",
         *(line for decision in incident.decisions for line in _decision(decision)),
         *(f"Action    {text}" for text in _texts(incident, EntryKind.ACTION)),
@@ -179,6 +190,19 @@ def _evidence(incident: Incident) -> list[str]:
     if incident.suppressed:
         shown.append(f"{counted(incident.suppressed, 'more signal')} of the same cause")
     return shown
+
+
+def _output(incident: Incident) -> list[str]:
+    """The end of what the first rank to fail has written, or the stack of the one that hangs."""
+    if not incident.faults or not incident.faults[0].job:
+        return []
+    texts = (one.after for one in incident.faults[0].evidence if one.before is None and one.after)
+    lines = [line for line in next(texts, "").splitlines() if line.strip()]
+    if len(lines) < 2:
+        return []
+    # A stack's innermost call comes first, a traceback's last.
+    stack = incident.fault_class is FaultClass.JOB_HANG or lines[0].startswith(CRASH)
+    return lines[:OUTPUT_LINES] if stack else lines[-OUTPUT_LINES:]
 
 
 def _effect(incident: Incident) -> str:

@@ -4,7 +4,7 @@ from aegis.core.cluster import Cluster, launcher_of
 from aegis.core.levels import is_fresh
 from aegis.core.rails import TRAINING
 from aegis.core.recovery import reports
-from aegis.core.words import duration
+from aegis.core.words import CRASH, duration, listed
 from aegis.model.fault import Evidence, Fault, FaultClass, Severity
 from aegis.model.job import (
     Job,
@@ -19,6 +19,7 @@ from aegis.model.node import Node
 
 _LOST = (LauncherPhase.IDLE, LauncherPhase.FAILED)
 ERROR_KEPT = 4000  # characters of a traceback's end
+VICTIM = ("victim", "yes")  # among a fault's details
 
 
 def of_job(cluster: Cluster, job: Job) -> list[Fault]:
@@ -32,7 +33,12 @@ def of_job(cluster: Cluster, job: Job) -> list[Fault]:
     if _are_well(cluster, job):
         return []
     found = [fault for member in job.members for fault in _of_member(cluster, job, member)]
-    return sorted(found, key=lambda fault: fault.observed_at)
+    return sorted(found, key=order)
+
+
+def order(fault: Fault) -> tuple[bool, float]:
+    """Who failed first: a rank that says it lost another one did not, whatever its clock says."""
+    return (VICTIM in fault.details, fault.observed_at)
 
 
 def _are_well(cluster: Cluster, job: Job) -> bool:
@@ -97,11 +103,21 @@ def _of_launcher(cluster: Cluster, job: Job, node: Node, text: str) -> Fault:
 def _of_failure(job: Job, node: Node, failure: RankFailure) -> Fault:
     killed = failure.oom_killed
     fault_class = FaultClass.JOB_WORKER_OOM_KILLED if killed else FaultClass.JOB_WORKER_EXITED
-    evidence = [Evidence(source="waitpid", text=failure.text or _how_it_ended(failure))]
+    how = failure.text or _how_it_ended(failure)
+    if failure.victim:
+        how += " (it lost another rank: a victim)"
+    evidence = [Evidence(source="waitpid", text=how)]
     lines = [line.strip() for line in failure.error.splitlines() if line.strip()]
     if lines:
         tail = failure.error[-ERROR_KEPT:]
-        evidence.append(Evidence(source="error output", text=lines[-1], after=tail))
+        told = lines[0] if lines[0].startswith(CRASH) else lines[-1]
+        evidence.append(Evidence(source="error output", text=told, after=tail))
+    if failure.victims:
+        ranks, verb = ("rank", "is its victim") if len(failure.victims) == 1 else (
+            "ranks", "are its victims",
+        )  # fmt: skip
+        named = listed([str(rank) for rank in failure.victims])
+        evidence.append(Evidence(source="waitpid", text=f"{ranks} {named} {verb}"))
     return Fault(
         fault_class=fault_class,
         severity=Severity.ERROR,
@@ -111,6 +127,7 @@ def _of_failure(job: Job, node: Node, failure: RankFailure) -> Fault:
         boot_id=node.boot_id,
         job=job.spec.name,
         evidence=tuple(evidence),
+        details=(VICTIM,) if failure.victim else (),
     )
 
 

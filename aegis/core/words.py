@@ -16,6 +16,8 @@ REMEDIES: dict[Remedy, str] = {
     Remedy.REBOOT: "move off the node and reboot it",
 }
 
+CRASH = "Fatal Python error"  # how a crash's stack begins, innermost call first
+
 REPAIR_VERBS: dict[Remedy, str] = {
     Remedy.RESET_DOMAIN: "reset its GPUs",
     Remedy.REBOOT: "reboot",

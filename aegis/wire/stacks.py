@@ -63,9 +63,16 @@ def _of_script(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
 
 
 def crash(text: str) -> str:
-    """The last account of a crash that faulthandler has left, without its list of modules."""
+    """The last account of a crash that faulthandler has left, as far as the script's own calls."""
     begin = text.rfind("Fatal Python error:")
     if begin < 0:
         return ""
-    lines = text[begin:].splitlines()
-    return "\n".join(line for line in lines if not line.startswith("Extension modules:")).strip()
+    lines = [line for line in text[begin:].splitlines() if not _is_beside(line)]
+    return "\n".join(lines).strip()
+
+
+def _is_beside(line: str) -> bool:
+    """Whether a line of a crash says nothing of the script: modules, and what led to it."""
+    match = _FRAME.match(line)
+    ours = match is not None and any(part in match["file"] for part in _OURS)
+    return ours or line.startswith("Extension modules:")

@@ -29,7 +29,7 @@ from aegis.model.job import (
 from aegis.wire import stacks
 from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, in_words, read
 from aegis_agent.launcher import failure as failures
-
+from aegis_agent.launcher import process
 
 _LEFT = -int(signal.SIGKILL)  # for a rank whose process goes on: it is as if it were gone
 
@@ -49,6 +49,7 @@ class Rank:
     progress: Progress = field(default_factory=Progress)
     rejected: tuple[RejectedCheckpoint, ...] = ()
     left_at: float = 0.0  # when it left the generation and kept its process
+    was_ending: bool = False  # by itself, when another had failed and nobody was killed yet
 
     @property
     def stdout(self) -> Path:
@@ -206,18 +207,46 @@ class Generation:
         rank.look()
         rank.status = status
         self._note_end(at)
-        if status == 0 or self.stopping or self.failure is not None:
+        if status == 0:
             return False
-        self.failure = failures.describe(
+        if self.stopping or (self.failure and status == -9 and not rank.was_ending):
+            why = self.failure.text if self.failure else f"generation {self.number} was stopped"
+            text = f"rank {rank.rank} was ended by its launcher because {why}"
+            failures.leave_error(rank.error_file, text, "")
+            return False
+        found = failures.describe(
             generation=self.number,
             rank=rank.rank,
-            at=at,
+            at=failures.raised_at(rank.error_file) or at,
             status=status,
             last_step=rank.progress.step,
             oom_killed=status == -9 and self.count_kills() > self.kills_before,
             error=failures.read_error(rank.error_file, rank.stderr),
         )
+        failures.leave_error(rank.error_file, found.text, found.error)
+        if self.failure is not None:
+            self.failure = failures.first_of(self.failure, found)
+            return False
+        self.failure = found
+        self._look_at_the_others()
         return True
+
+    def _look_at_the_others(self) -> None:
+        """One has failed: who has raised already, or is ending, before anybody is killed."""
+        for rank in self.ranks:
+            if rank.status is not None or not rank.pid or self.failure is None:
+                continue
+            rank.was_ending = process.is_ending(rank.pid)
+            raised_at = failures.raised_at(rank.error_file)
+            if raised_at is not None:
+                found = failures.raised(
+                    generation=self.number,
+                    rank=rank.rank,
+                    at=raised_at,
+                    last_step=rank.progress.step,
+                    error=failures.read_error(rank.error_file, rank.stderr),
+                )
+                self.failure = failures.first_of(self.failure, found)
 
     def lost(self, reason: str, at: float) -> None:
         """All ranks that were alive are gone at once, with their parent."""

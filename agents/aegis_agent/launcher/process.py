@@ -6,6 +6,7 @@ from aegis.wire.stacks import SIGNAL
 
 GONE = ""
 STOPPED, UNINTERRUPTIBLE = "T", "D"
+_EXITING = 0x4  # PF_EXITING among the flags of /proc/PID/stat
 _CALLS = 3  # of the kernel's own stack, innermost first
 
 
@@ -23,6 +24,15 @@ def state(pid: int) -> str:
 def is_running(pid: int) -> bool:
     """Whether there is such a process and it is not merely waiting to be buried."""
     return bool(pid) and state(pid) not in (GONE, "Z", "X")
+
+
+def is_ending(pid: int) -> bool:
+    """Whether the process is gone, or on its way out and will do nothing more."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return fields[0] in (b"Z", b"X") or bool(int(fields[6]) & _EXITING)
+    except (OSError, IndexError):
+        return True
 
 
 def answers(pid: int) -> bool:

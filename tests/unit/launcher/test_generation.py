@@ -54,6 +54,31 @@ def test_the_first_failure_is_kept(generation) -> None:
     assert generation.stopped_at == 20.1
 
 
+def test_a_rank_that_has_raised_already_is_the_first(generation) -> None:
+    """Its traceback is written, but its process lives on a little; another dies of it meanwhile."""
+    run(generation)
+    generation.ranks[0].error_file.write_text("ValueError: bad data")
+    (generation.ranks[1].stderr).write_text("RuntimeError: [gloo] Connection closed by peer\n")
+    assert generation.exited(1, 1, 20.0)
+    assert generation.failure.text == "rank 2 failed: ValueError: bad data"
+    assert generation.failure.victims == (3,)
+    assert not generation.exited(0, 1, 20.5)
+    assert generation.failure.text == "rank 2 exited with code 1: ValueError: bad data"
+    assert generation.failure.victims == (3,)
+
+
+def test_who_ends_by_itself_after_its_victim_is_the_first(generation) -> None:
+    """The kernel takes its time to bury a large process; its peers notice sooner."""
+    run(generation)
+    for rank in generation.ranks:
+        rank.pid = 2**30  # nobody: gone already
+    (generation.ranks[1].stderr).write_text("RuntimeError: [gloo] Connection closed by peer\n")
+    assert generation.exited(1, 1, 20.0)
+    assert generation.failure.rank == 3
+    assert not generation.exited(0, -9, 20.1)
+    assert (generation.failure.rank, generation.failure.victims) == (2, (3,))
+
+
 def test_a_kill_by_the_kernel_is_told_from_a_kill_by_hand(generation) -> None:
     """Both are SIGKILL; the kernel counts its own."""
     run(generation)
