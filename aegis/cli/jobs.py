@@ -1,36 +1,59 @@
-"""`aegis jobs`: list, show, stop."""
+"""`aegis jobs` and `aegis job NAME`: list, show, stop, restart, keep off a node."""
 
 import argparse
 from typing import Any
 
 from aegis.cli import show
 from aegis.cli.checkpoints import advice
-from aegis.cli.client import Client, Exit, add_options, guarded, part
+from aegis.cli.client import Client, CommandError, Exit, add_options, guarded, part
 
 _EPILOG = """\
 examples:
   aegis jobs
-  aegis jobs show llama
+  aegis job llama
+  aegis jobs restart llama --reason "new data loader"
+  aegis jobs exclude-node llama node-7 --reason "slow disk"
   aegis jobs stop llama --reason "data set was wrong"
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """List training jobs, show one with its attempts, stop one for good."""
+    """List training jobs; show, stop or restart one, or keep it off a node."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     add_options(parser)
     parser.set_defaults(run=guarded(run_list))
     verbs = parser.add_subparsers(metavar="VERB")
     listed = verbs.add_parser("list", help="all jobs (without a verb: the same)")
-    shown = verbs.add_parser("show", help="one job with its attempts")
+    shown = verbs.add_parser("show", help="one job with its attempts (also: aegis job NAME)")
     stopped = verbs.add_parser("stop", help="end its ranks for good; launchers exit with 0")
-    for verb, run in ((listed, run_list), (shown, run_show), (stopped, run_stop)):
+    restarted = verbs.add_parser("restart", help="save, and start its ranks anew")
+    excluded = verbs.add_parser("exclude-node", help="keep it off a node, moving its ranks away")
+    included = verbs.add_parser("include-node", help="let it go there again")
+    for verb, run in (
+        (listed, run_list),
+        (shown, run_show),
+        (stopped, run_stop),
+        (restarted, run_restart),
+        (excluded, run_exclude),
+        (included, run_include),
+    ):
         add_options(verb, of_verb=True)
         verb.set_defaults(run=guarded(run))
-    shown.add_argument("job")
-    stopped.add_argument("job")
-    stopped.add_argument("--reason", required=True, help="why; kept in the record")
+    for verb in (shown, stopped, restarted, excluded, included):
+        verb.add_argument("job")
+    for verb in (excluded, included):
+        verb.add_argument("node")
+    for verb in (stopped, restarted, excluded, included):
+        verb.add_argument("--reason", required=True, help="why; kept in the record")
+    restarted.add_argument("--now", action="store_true", help="without a save: it hangs, say")
+
+
+def configure_job(parser: argparse.ArgumentParser) -> None:
+    """Show one training job: attempts, steps lost, downtime by phase, checkpoints."""
+    add_options(parser)
+    parser.add_argument("job", metavar="NAME")
+    parser.set_defaults(run=guarded(run_show))
 
 
 def run_list(arguments: argparse.Namespace) -> int:
@@ -62,42 +85,102 @@ def run_list(arguments: argparse.Namespace) -> int:
 def run_show(arguments: argparse.Namespace) -> int:
     """One job."""
     client, path = Client.of(arguments), f"/jobs/{part(arguments.job)}"
-    job = client.get(path)
+    job, history = client.get(path), client.get(f"{path}/history")
     if arguments.output == "json":
-        show.as_json(job)
+        show.as_json(job | {"history": history})
         return Exit.OK
-    _print(job, client.get(f"{path}/checkpoints/interval"))
+    _print(job, history, client.get(f"{path}/checkpoints/interval"))
+    _attempts(history)
+    _checkpoints(client, job["spec"]["name"])
+    return Exit.OK
+
+
+def _attempts(history: dict[str, Any]) -> None:
     show.table(
-        ("GENERATION", "STARTED", "NODES", "RESUMED AT", "LAST STEP", "ENDED BECAUSE", "INCIDENT"),
+        ("GENERATION", "STARTED", "NODES", "RESUMED AT", "LAST STEP", "LOST", "DOWN", "ENDED"),
         [
             (
-                attempt["generation"],
-                show.moment(attempt["started_at"]),
-                ",".join(attempt["nodes"]),
-                "-" if attempt["resumed_step"] is None else attempt["resumed_step"],
-                attempt["last_step"] if attempt["ended_at"] else job["step"],
-                show.shortened(attempt["reason"], 50) if attempt["ended_at"] else "(goes on)",
-                attempt["incident"] or "-",
+                lap["generation"],
+                show.moment(lap["started_at"]),
+                ",".join(lap["nodes"]),
+                "-" if lap["resumed_step"] is None else lap["resumed_step"],
+                lap["last_step"],
+                "-" if lap["steps_lost"] is None else lap["steps_lost"],
+                _seconds(lap["downtime_seconds"]),
+                show.shortened(lap["reason"], 60) if lap["ended_at"] else "(goes on)",
             )
-            for attempt in job["attempts"]
+            for lap in history["laps"]
         ],
         "it has had no ranks yet",
     )
-    return Exit.OK
+    down = [lap for lap in history["laps"] if lap["downtime_seconds"] is not None]
+    if down:
+        print()
+        phases = ("detect", "decide", "stop", "provision", "load", "first_step")
+        show.table(
+            ("AFTER", *(name.replace("_", " ").upper() for name in phases), "ALL", "INCIDENT"),
+            [
+                (
+                    lap["generation"],
+                    *(_seconds(lap["downtime"].get(name)) for name in phases),
+                    _seconds(lap["downtime_seconds"]),
+                    lap["incident"] or "-",
+                )
+                for lap in down
+            ],
+            "",
+        )
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.2f} s"
+
+
+def _checkpoints(client: Client, job: str) -> None:
+    """The newest ones, where the controller sees their folder."""
+    try:
+        items = client.get(f"/jobs/{part(job)}/checkpoints")["items"]
+    except CommandError as error:
+        print(f"\ncheckpoints  {error}")
+        return
+    newest = ", ".join(f"step {one['step']} {one['state']}" for one in items[:5])
+    if newest:
+        print(f"\ncheckpoints  {newest} (`aegis checkpoints {job}` tells more)")
 
 
 def run_stop(arguments: argparse.Namespace) -> int:
     """End a job."""
-    path = f"/jobs/{part(arguments.job)}:stop"
-    job = Client.of(arguments).post(path, {"reason": arguments.reason})
+    return _tell(arguments, "stop", {}, "is being stopped")
+
+
+def run_restart(arguments: argparse.Namespace) -> int:
+    """Start its ranks anew."""
+    return _tell(arguments, "restart", {"at_once": arguments.now}, "is being restarted")
+
+
+def run_exclude(arguments: argparse.Namespace) -> int:
+    """Keep it off a node."""
+    said = f"is kept off {arguments.node}"
+    return _tell(arguments, "exclude-node", {"node": arguments.node}, said)
+
+
+def run_include(arguments: argparse.Namespace) -> int:
+    """Let it go there again."""
+    said = f"may go to {arguments.node} again"
+    return _tell(arguments, "include-node", {"node": arguments.node}, said)
+
+
+def _tell(arguments: argparse.Namespace, verb: str, body: dict[str, Any], said: str) -> int:
+    path = f"/jobs/{part(arguments.job)}:{verb}"
+    job = Client.of(arguments).post(path, {"reason": arguments.reason, **body})
     if arguments.output == "json":
         show.as_json(job)
     else:
-        print(f"{job['spec']['name']} is being stopped (state: {job['state']})")
+        print(f"{job['spec']['name']} {said} (state: {job['state']})")
     return Exit.OK
 
 
-def _print(job: dict[str, Any], interval: dict[str, Any]) -> None:
+def _print(job: dict[str, Any], history: dict[str, Any], interval: dict[str, Any]) -> None:
     spec = job["spec"]
     checkpoint = f"step {job['checkpoint_step']}, {show.ago(job['checkpoint_at'])} ago"
     show.pairs(
@@ -109,11 +192,18 @@ def _print(job: dict[str, Any], interval: dict[str, Any]) -> None:
             ("step", f"{job['step']}, loss {_loss(job)}"),
             ("checkpoint", checkpoint if job["checkpoint_at"] else "none yet"),
             *advice(interval),
-            ("restarts", job["restarts"]),
+            ("restarts", _restarts(job)),
+            ("lost", f"{history['steps_lost']} steps, {history['downtime_seconds']:.1f} s stood"),
+            ("kept off", ", ".join(job["excluded"])),
             ("incident", job["incident"]),
         ]
     )
     print()
+
+
+def _restarts(job: dict[str, Any]) -> str:
+    without, most = job["restarts_without_progress"], job["spec"]["restarts_max"]
+    return f"{job['restarts']}, {without} of {most} without progress"
 
 
 def _loss(job: dict[str, Any]) -> str:

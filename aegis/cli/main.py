@@ -23,6 +23,7 @@ _ORDER = (
     "status",
     "nodes",
     "jobs",
+    "job",
     "checkpoints",
     "incidents",
     "forecast",

@@ -177,6 +177,22 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Why a job's ranks are to be started anew, and whether without saving first."""
+
+    reason: str
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """The node that a job is kept off, or let on again, and why."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
     """Why a node is to serve again, and how closely it is looked at first."""
 

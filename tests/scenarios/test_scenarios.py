@@ -428,6 +428,24 @@ class Scenario:
         event = ev.JobStopped(at=self.at, job=name, actor="alice", reason=" ".join(reason))
         return self._asked(event)
 
+    def do_restart(self, plain, named):
+        name, *reason = plain
+        verb = partial(ev.JobRestarted, at_once="now" in named)
+        return self._asked(verb(at=self.at, job=name, actor="alice", reason=" ".join(reason)))
+
+    def do_exclude(self, plain, named):
+        return self._excluded(plain, excluded=True)
+
+    def do_include(self, plain, named):
+        return self._excluded(plain, excluded=False)
+
+    def _excluded(self, plain, *, excluded):
+        (name, node, *reason), actor = plain, "alice"
+        event = ev.JobNodeExcluded(
+            at=self.at, job=name, node=node, actor=actor, reason=" ".join(reason), excluded=excluded
+        )
+        return self._asked(event)
+
     def do_approve(self, plain, named):
         return self._say_to(ev.IncidentApproved, plain, named)
 

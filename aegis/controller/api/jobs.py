@@ -1,5 +1,8 @@
 """Jobs."""
 
+from collections.abc import Callable
+from functools import partial
+
 from fastapi import APIRouter
 
 from aegis.controller.api.access import Here, Operator
@@ -7,8 +10,10 @@ from aegis.controller.api.once import OnceRoute
 from aegis.controller.api.paging import Cursor, Limit, page
 from aegis.controller.problems import RESPONSES, not_found
 from aegis.controller.services import Services
-from aegis.controller.views import JobPage, Reason
-from aegis.model.event import JobStopped
+from aegis.controller.tokens import Token
+from aegis.controller.views import Exclusion, JobPage, Reason, Restart
+from aegis.core import history
+from aegis.model.event import Event, JobNodeExcluded, JobRestarted, JobStopped
 from aegis.model.job import Job
 
 router = APIRouter(tags=["jobs"], responses=RESPONSES, route_class=OnceRoute)
@@ -27,13 +32,44 @@ async def show_job(name: str, here: Here) -> Job:
     return _job(here, name)
 
 
+@router.get("/jobs/{name}/history")
+async def tell_history(name: str, here: Here) -> history.History:
+    """Its generations: how far each came, the steps lost with it, the downtime by phase."""
+    return history.of_job(here.cluster, _job(here, name))
+
+
 @router.post("/jobs/{name}:stop")
 async def stop_job(name: str, body: Reason, here: Here, token: Operator) -> Job:
     """End the job for good."""
+    return await _do(here, name, JobStopped, token, body.reason)
+
+
+@router.post("/jobs/{name}:restart")
+async def restart_job(name: str, body: Restart, here: Here, token: Operator) -> Job:
+    """Start its ranks anew, after a save where there is time for one."""
+    verb = partial(JobRestarted, at_once=body.at_once)
+    return await _do(here, name, verb, token, body.reason)
+
+
+@router.post("/jobs/{name}:exclude-node")
+async def exclude_node(name: str, body: Exclusion, here: Here, token: Operator) -> Job:
+    """Keep the job off a node; ranks that it has there are moved, saving first."""
+    verb = partial(JobNodeExcluded, node=body.node)
+    return await _do(here, name, verb, token, body.reason)
+
+
+@router.post("/jobs/{name}:include-node")
+async def include_node(name: str, body: Exclusion, here: Here, token: Operator) -> Job:
+    """Let the job go to a node again that it was kept off."""
+    verb = partial(JobNodeExcluded, node=body.node, excluded=False)
+    return await _do(here, name, verb, token, body.reason)
+
+
+async def _do(
+    here: Services, name: str, verb: Callable[..., Event], token: Token, reason: str
+) -> Job:
     _job(here, name)
-    await here.loop.command(
-        lambda at: JobStopped(at=at, job=name, actor=token.name, reason=body.reason)
-    )
+    await here.loop.command(lambda at: verb(at=at, job=name, actor=token.name, reason=reason))
     return _job(here, name)
 
 

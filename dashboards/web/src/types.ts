@@ -26,6 +26,8 @@ export interface Attempt {
   readonly last_step: number;
   readonly reason: string;
   readonly incident: string | null;
+  readonly stop_at: number;
+  readonly first_step_at: number;
 }
 
 export interface Condition {
@@ -316,6 +318,9 @@ export interface Job {
   readonly master_port: number;
   readonly awaiting: readonly string[];
   readonly stop: StopKind;
+  readonly excluded: readonly string[];
+  readonly suspect_since: number;
+  readonly suspect_generation: number;
   readonly stop_requested: boolean;
   readonly giving_up: boolean;
   readonly incident: string | null;
@@ -431,6 +436,7 @@ export interface Node {
   readonly simulated: boolean;
   readonly labels: readonly (readonly [string, string])[];
   readonly devices: readonly Device[];
+  readonly good_readings: readonly (readonly [string, number, number])[];
   readonly conditions: readonly Condition[];
   readonly launchers: readonly LauncherState[];
   readonly contacts: readonly Contact[];

@@ -119,6 +119,19 @@ def test_jobs_are_listed_shown_and_stopped(make, agent):
     speaker.send(launchers=(speaker.launcher(),))
     assert "llama" in program.cli("jobs").stdout
     assert "nodes 1, ranks on each 1" in program.cli("jobs", "show", "llama").stdout
+    shown = program.cli("job", "llama").stdout
+    assert "0 steps, 0.0 s stood" in shown
+    assert "0 of 3 without progress" in shown
+    told = json.loads(program.cli("job", "llama", "-o", "json").stdout)
+    assert told["history"]["downtime_seconds"] == 0
+    why = ("--reason", "a slow disk")
+    kept_off = program.cli("jobs", "exclude-node", "llama", "n1", *why)
+    assert kept_off.returncode == 6
+    assert "start `aegis run` on another node first" in kept_off.stderr
+    assert program.cli("jobs", "exclude-node", "llama", "n2", *why).returncode == 6
+    assert program.cli("jobs", "include-node", "llama", "n1", *why).returncode == 6
+    done = program.cli("jobs", "restart", "llama", *why)
+    assert done.returncode in {0, 6}  # it may still wait for a node
     done = program.cli("jobs", "stop", "llama", "--reason", "wrong data")
     assert done.stdout.startswith("llama is being stopped")
     assert "wrong data" in program.cli("jobs", "show", "llama").stdout
