@@ -28,15 +28,17 @@ Part = Callable[[Path, int], dict[str, Any]]
 PARTS: dict[str, Part] = {
     "torchrun": one_machine.torchrun_unchanged,
     "torchrun_early": one_machine.torchrun_early,
+    "torchrun_inplace": one_machine.torchrun_inplace,
     "torchrun_defaults": one_machine.torchrun_defaults,
     "unchanged": one_machine.aegis_unchanged,
     "early": one_machine.aegis_early,
+    "inplace": one_machine.aegis_inplace,
     "stopped": one_machine.aegis_stopped,
     "node_killed": nodes.killed,
     "node_cut": nodes.cut,
     "node_cut_defaults": nodes.cut_defaults,
 }
-BASELINE = {"unchanged": "torchrun", "early": "torchrun_early", "inplace": "torchrun"}
+BASELINE = {"unchanged": "torchrun", "early": "torchrun_early", "inplace": "torchrun_inplace"}
 SHORT = ("torchrun", "unchanged")
 
 

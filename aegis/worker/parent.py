@@ -59,6 +59,12 @@ _IMPORTED = (
     "numpy",
     "aegis.worker.checkpoint",
 )
+# What torch imports when it first saves, loads or profiles; not each version has each of them.
+_IMPORTED_LATE = (
+    "torch.distributed.checkpoint._fsspec_filesystem",
+    "torch.utils.serialization",
+    "torch.profiler._cupti_monitor",
+)
 _LOOK_SECONDS = 5.0
 _UNUSED_SECONDS = 30.0  # a device is not held for a generation that does not come
 _MESSAGE_BYTES_MAX = 1 << 16
@@ -326,6 +332,9 @@ def main() -> int:
     except ImportError as error:
         lines.say("failed", reason=f"{name}: {error}")
         return 1
+    for name in _IMPORTED_LATE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     modules = sys.argv[2].split(",") if len(sys.argv) > 3 else []
     if modules and not _preload(lines, modules, sys.argv[3]):
         os._exit(1)  # whatever threads they have started

@@ -110,6 +110,11 @@ def torchrun_early(within: Path, repetitions: int) -> dict[str, Any]:
     return _torchrun(within, repetitions, "--early")
 
 
+def torchrun_inplace(within: Path, repetitions: int) -> dict[str, Any]:
+    """The same with the script that survives in place, which is nothing to torchrun."""
+    return _torchrun(within, repetitions, "--inplace")
+
+
 def _torchrun(within: Path, repetitions: int, *flags: str) -> dict[str, Any]:
     folder = new_folder(within, "torchrun")
     command = [*watch.torchrun(RANKS, 1000), *training(folder, *flags)]
@@ -132,6 +137,14 @@ def aegis_early(within: Path, repetitions: int) -> dict[str, Any]:
     """The script that builds its model first, with standbys that have run so far."""
     folder = new_folder(within, "ahead")
     command = [*watch.aegis(RANKS, folder, "--run-ahead"), *training(folder, "--early")]
+    return repeated(command, folder, repetitions)
+
+
+def aegis_inplace(within: Path, repetitions: int) -> dict[str, Any]:
+    """The others keep their processes; a standby takes the place of the lost one."""
+    folder = new_folder(within, "inplace")
+    command = [*watch.aegis(RANKS, folder, "--run-ahead", "--standbys", "1")]
+    command += training(folder, "--inplace")
     return repeated(command, folder, repetitions)
 
 

@@ -78,13 +78,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--early", action="store_true", help="build before asking for the rank")
+    parser.add_argument("--inplace", action="store_true", help="survive in place (build early)")
     parser.add_argument("--told", action="store_true", help="tell Aegis of each step")
     parser.add_argument("--step-seconds", type=float, default=0.05)
     parser.add_argument("--every", type=int, default=10)
     parser.add_argument("--steps", type=int, default=1_000_000)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    built = build() if arguments.early else None
+    built = build() if arguments.early or arguments.inplace else None
+    if arguments.inplace:
+        surviving(arguments, built)
+        return
     lines = Lines(arguments.folder, int(os.environ["RANK"]))
     lines.say(did="began")
     dist.init_process_group("gloo")
@@ -97,6 +101,35 @@ def main() -> None:
     train(arguments, lines, model, optimizer, first)
 
 
+def surviving(arguments: argparse.Namespace, built: tuple) -> None:
+    """The same with the wrapper around it, and checkpoints that leave a copy in memory."""
+    from aegis import worker  # noqa: PLC0415  only where it is asked for
+
+    plain, optimizer = built
+
+    @worker.inplace
+    def run() -> None:
+        lines = Lines(arguments.folder, int(os.environ["RANK"]))
+        lines.say(did="began")
+        dist.init_process_group("gloo")
+        lines.say(did="group")
+        model = DistributedDataParallel(plain)
+        checkpointer = worker.Checkpointer(
+            arguments.folder / "checkpoints", model=model, optimizer=optimizer
+        )
+        lines.say(did="built")
+        first = checkpointer.restore()
+        lines.say(did="loaded", step=first)
+
+        def keep(step: int) -> None:
+            worker.step(step)
+            checkpointer.save_every(arguments.every, step)
+
+        train(arguments, lines, model, optimizer, first, keep=keep)
+
+    run()
+
+
 def teller() -> Callable[[int, float], None]:
     """The one line that Aegis asks of a script for its steps to be known."""
     from aegis.worker import step  # noqa: PLC0415  only where it is asked for
@@ -104,7 +137,7 @@ def teller() -> Callable[[int, float], None]:
     return step
 
 
-def train(arguments, lines, model, optimizer, first) -> None:
+def train(arguments, lines, model, optimizer, first, *, keep=None) -> None:
     """The loop."""
     rank = dist.get_rank()
     tell = teller() if arguments.told else None
@@ -118,6 +151,9 @@ def train(arguments, lines, model, optimizer, first) -> None:
         optimizer.step()
         time.sleep(max(0.0, arguments.step_seconds - (time.monotonic() - begun)))
         lines.say(did="step", step=step, loss=loss.item())
+        if keep:
+            keep(step)
+            continue
         if tell:
             tell(step, loss.item())
         if arguments.every and step % arguments.every == 0:
