@@ -171,8 +171,8 @@ class ClusterCollector(Collector):
         found.put("aegis_job_step", job.step, name)
         if (ratio := ettr(cluster, job).measured) is not None:
             found.put("aegis_job_effective_training_ratio", ratio, name)
-        if job.loss is not None:
-            found.put("aegis_job_loss", job.loss, name)
+        if job.loss is not None or job.loss_not_finite:
+            found.put("aegis_job_loss", float(job.loss_not_finite or job.loss or 0.0), name)
         found.put("aegis_job_last_progress_timestamp_seconds", job.progress_at, name)
         if job.checkpoint_at:
             found.put("aegis_checkpoint_step", job.checkpoint_step, name)

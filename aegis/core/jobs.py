@@ -1,6 +1,6 @@
 """Attending to a job after news: its progress, its failures, its next step, its recoveries."""
 
-from aegis.core import correlate, hangs, progress, recover, recovery, symptoms
+from aegis.core import correlate, hangs, progress, recover, recovery, signals, symptoms
 from aegis.core.cluster import ENDED, Cluster
 from aegis.core.nodes import settle, suspect
 from aegis.model.job import Job, JobState, LauncherState
@@ -34,6 +34,8 @@ def attend(cluster: Cluster, rules: RuleSet, name: str) -> None:
     for fault in symptoms.of_job(cluster, cluster.jobs[name]):
         correlate.observe(cluster, rules, fault)
     for fault in hangs.of_job(cluster, cluster.jobs[name]):
+        correlate.observe(cluster, rules, fault)
+    for fault in signals.of_job(cluster, cluster.jobs[name]):
         correlate.observe(cluster, rules, fault)
     members = [member.node for member in cluster.jobs[name].members]
     recover.advance(cluster, name)

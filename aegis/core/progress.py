@@ -39,7 +39,8 @@ def _steps(cluster: Cluster, job: Job) -> Job:
         attempts = (*attempts[:-1], replace(attempts[-1], first_step_at=trained))
     step = max(min(map(attrgetter("step"), ranks)), resumed or 0)
     job = _pace(cluster, job, step)
-    return replace(job, step=step, loss=_loss(ranks, job), attempts=attempts)
+    loss, not_finite = _loss(ranks, job)
+    return replace(job, step=step, loss=loss, loss_not_finite=not_finite, attempts=attempts)
 
 
 def _pace(cluster: Cluster, job: Job, step: int) -> Job:
@@ -57,9 +58,12 @@ def _lately(before: float, now: float) -> float:
     return now if not before else before + _NEWEST * (now - before)
 
 
-def _loss(ranks: list[RankState], job: Job) -> float | None:
+def _loss(ranks: list[RankState], job: Job) -> tuple[float | None, str]:
+    """The first rank's loss; the last number it gave and a word where it is none now."""
     first = ranks[0] if ranks[0].rank == 0 else min(ranks, key=attrgetter("rank"))
-    return first.loss if first.loss is not None else job.loss
+    if first.loss is None and not first.loss_not_finite:
+        return job.loss, job.loss_not_finite
+    return (job.loss if first.loss is None else first.loss), first.loss_not_finite
 
 
 def _checkpoints(cluster: Cluster, job: Job) -> Job:

@@ -10,6 +10,7 @@ No processes here: it is told what the ranks' parent says, and reads the ranks' 
 import json
 import mmap
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from aegis.wire import stacks
 from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, in_words, read
 from aegis_agent.launcher import failure as failures
 from aegis_agent.launcher import process
+from aegis_agent.launcher.signals import Signals
 
 _LEFT = -int(signal.SIGKILL)  # for a rank whose process goes on: it is as if it were gone
 
@@ -49,6 +51,7 @@ class Rank:
     progress: Progress = field(default_factory=Progress)
     rejected: tuple[RejectedCheckpoint, ...] = ()
     left_at: float = 0.0  # when it left the generation and kept its process
+    own_seconds: float = 0.0  # of a step, lately
     was_ending: bool = False  # by itself, when another had failed and nobody was killed yet
 
     @property
@@ -86,6 +89,7 @@ class Rank:
             step=progress.step,
             loss=None if not_finite else progress.loss,
             loss_not_finite=not_finite,
+            own_seconds=self.own_seconds,
             started_at=self.started_at,
             loaded_at=progress.loaded_at,
             first_step_at=progress.first_step_at,
@@ -112,6 +116,7 @@ class Generation:
     stopping: bool = False  # it was told to end
     aborted: bool = False  # it ended before a rank was started
     stopped_at: float = 0.0
+    signals: Signals = field(default_factory=Signals)
     hang: Hang | None = None  # for as long as it lasts, and once it is being stopped for it
 
     @property
@@ -159,9 +164,14 @@ class Generation:
         )
 
     def look(self) -> None:
-        """Read every page."""
+        """Read every page, and notice what it says of losses and pace."""
         for rank in self.ranks:
             rank.look()
+        pages = [(rank.rank, rank.progress) for rank in self.ranks]
+        for rank, own in zip(
+            self.ranks, self.signals.look(pages, time.time()).values(), strict=True
+        ):
+            rank.own_seconds = own
 
     def started(self, local_rank: int, pid: int, at: float) -> None:
         """The parent has forked a rank."""
@@ -311,6 +321,7 @@ class Generation:
             ),
             rejected=tuple(one for rank in self.ranks for one in rank.rejected),
             hang=self.hang,
+            signals=self.signals.found,
         )
 
     def close(self) -> None:

@@ -11,5 +11,8 @@ def is_progress_only(before: LauncherState, after: LauncherState) -> bool:
 
 
 def _standing(state: LauncherState) -> LauncherState:
-    ranks = tuple(replace(rank, step=0, loss=None, last_step_at=0.0) for rank in state.ranks)
+    ranks = tuple(
+        replace(rank, step=0, loss=None, loss_not_finite="", last_step_at=0.0, own_seconds=0.0)
+        for rank in state.ranks
+    )
     return replace(state, ranks=ranks, checkpoint_step=0, checkpoint_at=0.0)
