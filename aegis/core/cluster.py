@@ -11,7 +11,15 @@ from aegis.core.index import HOLDING, Index, holders, standing
 from aegis.model.action import Notify
 from aegis.model.experience import Experience
 from aegis.model.incident import Incident, IncidentState
-from aegis.model.job import Job, JobState, LauncherPhase, LauncherState, Member, RankPhase
+from aegis.model.job import (
+    Job,
+    JobSpec,
+    JobState,
+    LauncherPhase,
+    LauncherState,
+    Member,
+    RankPhase,
+)
 from aegis.model.memory import Memory
 from aegis.model.node import Contact, Node, NodeState
 from aegis.model.policy import Policy, RuleMode
@@ -26,6 +34,7 @@ __all__ = [  # what is defined here, and what `index` shares
     "at_rest",
     "contact_of",
     "holders",
+    "is_same_run",
     "launcher_of",
     "standing",
 ]
@@ -213,6 +222,7 @@ class Cluster(_Indexed):
             and launcher is not None
             and contact.by is not None
             and launcher.launcher not in job.ended_launchers
+            and is_same_run(launcher.spec, job.spec)
             and at_rest(launcher)
             and self.contact_seconds(contact) < self.policy.silence_seconds / 2
         )
@@ -221,6 +231,16 @@ class Cluster(_Indexed):
 def _trains_another(node: Node, job: Job) -> bool:
     """Whether ranks of another job are alive there, by whoever has started them."""
     return any(not at_rest(one) for one in node.launchers if one.spec.name != job.spec.name)
+
+
+def is_same_run(one: JobSpec, other: JobSpec) -> bool:
+    """Whether two launchers were started for the same thing, not only under the same name."""
+    return (one.owner, one.command, one.nodes, one.ranks_per_node) == (
+        other.owner,
+        other.command,
+        other.nodes,
+        other.ranks_per_node,
+    )
 
 
 def launcher_of(node: Node, job: str) -> LauncherState | None:

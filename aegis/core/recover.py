@@ -11,7 +11,14 @@ their job wants of them. Lost, late and repeated reports therefore do no harm.
 
 from aegis.core import recovery
 from aegis.core.adopt import adopt, is_undecided
-from aegis.core.cluster import ENDED, Cluster, launcher_of
+from aegis.core.cluster import (
+    ENDED,
+    Cluster,
+    at_rest,
+    contact_of,
+    is_same_run,
+    launcher_of,
+)
 from aegis.core.fence import is_deserted, is_gone
 from aegis.core.places import NoPlace, choose
 from aegis.model.fault import FaultClass
@@ -31,6 +38,7 @@ from aegis.model.record import replace
 
 ATTEMPTS_KEPT = 50
 DO_NOT_REQUEUE = 93
+CONFLICT = 6
 
 
 def assignments(cluster: Cluster, node: str) -> tuple[Assignment, ...]:
@@ -66,6 +74,8 @@ def _assignment(cluster: Cluster, job: Job, node: str, launcher: LauncherState) 
     if launcher.launcher in job.ended_launchers:
         reason = f"a newer run of job {job.spec.name} has taken the place of this one"
         return replace(order, finished=True, exit_code=job.ended_exit_code, reason=reason)
+    if not is_same_run(launcher.spec, job.spec) and at_rest(launcher):
+        return replace(order, finished=True, exit_code=CONFLICT, reason=_taken(job, launcher.spec))
     member = Member(node=node, launcher=launcher.launcher, address=launcher.address)
     if job.state in (JobState.STARTING, JobState.RUNNING) and member in job.members:
         return replace(order, world=_world(job), labels=cluster.nodes[node].labels)
@@ -89,6 +99,35 @@ def _world(job: Job) -> World:
         master_address=job.members[0].address,
         master_port=job.master_port,
     )
+
+
+def _taken(job: Job, spec: JobSpec) -> str:
+    """Why a launcher of another run may not take part in this one."""
+    known = job.spec
+    rows = (
+        ("user", known.owner, spec.owner),
+        ("nodes", known.nodes, spec.nodes),
+        ("ranks on each", known.ranks_per_node, spec.ranks_per_node),
+        ("command", known.command, spec.command),
+    )
+    told = "; ".join(f"{name}: {mine}, not {yours}" for name, mine, yours in rows if mine != yours)
+    return (
+        f"job {known.name} is {job.state} already, of another run ({told}): "
+        f"say another --job NAME, or end it with `aegis jobs stop {known.name}`"
+    )
+
+
+def renew(cluster: Cluster, launcher: LauncherState) -> None:
+    """Take over what the job is to be from a new launcher when none of the old run is left."""
+    job = cluster.jobs.get(launcher.spec.name)
+    if job is None or job.state is not JobState.WAITING or is_same_run(launcher.spec, job.spec):
+        return
+    for node in cluster.launched(job.spec.name):
+        other, contact = launcher_of(node, job.spec.name), contact_of(node, job.spec.name)
+        heard = contact is not None and contact.by is not None
+        if other and heard and is_same_run(other.spec, job.spec):
+            return
+    cluster.put_job(replace(job, spec=launcher.spec, submitted_at=cluster.now))
 
 
 def submit(cluster: Cluster, spec: JobSpec) -> Job:

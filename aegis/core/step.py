@@ -107,6 +107,7 @@ def _on_report(cluster: Cluster, rules: RuleSet, report: NodeReport) -> None:
     node = cluster.nodes[report.node]
     for launcher in node.launchers:
         jobs.register(cluster, launcher)
+        recover.renew(cluster, launcher)
     anew = before is not None and before.boot_id and node.boot_id != before.boot_id
     if before and anew and not repair.is_expected(before):
         correlate.observe(cluster, rules, _rebooted(cluster, before, node))
