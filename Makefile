@@ -83,7 +83,7 @@ rules: setup  ## shipped rules and their tests, alerts and theirs
 test-integration: setup system-packages  ## every way ranks can end and hardware can lie; metrics on a real Prometheus
 	-@$(MAKE) --no-print-directory adapters  # without them their tests are skipped, and say so
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration/launcher tests/integration/monitoring
-	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15 -m slow tests/integration/agent
+	$(BIN)/python -m pytest -n 2 --dist worksteal --durations=15 -m slow tests/integration/agent tests/integration/loop
 
 test-systemd: setup system-packages  ## boots real systemd nodes (root)
 	$(BIN)/python -m pytest tests/systemd
