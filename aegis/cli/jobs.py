@@ -207,4 +207,6 @@ def _restarts(job: dict[str, Any]) -> str:
 
 
 def _loss(job: dict[str, Any]) -> str:
+    if job["loss_not_finite"]:
+        return str(job["loss_not_finite"])
     return "-" if job["loss"] is None else f"{job['loss']:.4f}"
