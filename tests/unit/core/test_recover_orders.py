@@ -297,3 +297,10 @@ def test_nobody_has_hung_up_where_every_node_answered(fleet) -> None:
     fleet.obey("n2")
     assert fleet.job.generation == 2
     assert [one.text for one in fleet.incident.entries if "hung up" in one.text] == []
+
+
+def test_a_job_without_a_history_can_be_stopped(fleet) -> None:
+    """There is no attempt whose end could be written down."""
+    fleet.cluster.put_job(replace(fleet.job, attempts=()))
+    recover.stop(fleet.cluster, fleet.job, StopKind.NOW, "r", None)
+    assert (fleet.job.state, fleet.job.attempts) == (JobState.STOPPING, ())
