@@ -311,7 +311,10 @@ class Loop:
     def _pause(self) -> float:
         if any(job.state is JobState.STOPPING for job in self.state.cluster.jobs.values()):
             return QUICK_SECONDS
-        return TICK_SECONDS if self._is_busy() else REST_SECONDS
+        if self._is_busy():
+            return TICK_SECONDS
+        silence = self.state.cluster.policy.silence_seconds  # a short one is measured finely
+        return min(REST_SECONDS, max(QUICK_SECONDS, silence / 6))
 
     def _is_busy(self) -> bool:
         """Whether something waits for time to pass."""

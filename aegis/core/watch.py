@@ -16,6 +16,8 @@ from aegis.model.node import Node, NodeState, Sender
 from aegis.model.record import replace
 from aegis.rules import RuleSet
 
+HEARTBEATS_SECONDS = 1.5  # one of an agent, and half of another
+
 
 def tick(cluster: Cluster, rules: RuleSet, event: Tick) -> None:
     """Notice what did not happen: words that did not come, ranks that did not start or stop."""
@@ -57,9 +59,11 @@ def _weigh_silence(cluster: Cluster) -> None:
     """When much of the fleet falls silent at once, suspect the controller's own network.
 
     Half of silence_seconds is enough to be counted here: nodes of one outage do not all fall silent
-    at the same moment, and none may be given up before the others are seen to be silent too.
+    at the same moment, and none may be given up before the others are seen to be silent too. Less
+    than what passes between two words of a node that is well is no silence.
     """
-    limit = cluster.policy.silence_seconds / 2
+    silence = cluster.policy.silence_seconds
+    limit = max(silence / 2, min(silence, HEARTBEATS_SECONDS))
     unheard = cluster.silent_for(limit)
     heard = len(cluster.nodes) - len(unheard)
     # Those known to be silent, or out, say nothing about this moment.
