@@ -11,7 +11,7 @@ RECOVERING -> CLOSED    every new rank has completed a step (see `recovery`)
 from aegis.core import doubt, experience, hangs, memory, recover, repair
 from aegis.core.approval import ask, expire
 from aegis.core.cluster import Cluster, holders
-from aegis.core.decide import DRAINS, decide, is_same_answer, rule_for
+from aegis.core.decide import DRAINS, decide, is_same_answer, is_worn_out, rule_for
 from aegis.core.incidents import announced, cause, close, note, notice, save
 from aegis.core.index import AEGIS
 from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
@@ -202,7 +202,7 @@ def _carry_out(cluster: Cluster, incident: Incident, decision: Decision) -> None
             _remember(cluster, incident.id, decision.remedy)
         case DecisionResult.NOTHING:
             _do_nothing(cluster, incident, decision)
-        case DecisionResult.BLOCKED if _is_worn_out(decision):
+        case DecisionResult.BLOCKED if is_worn_out(decision):
             _give_up(cluster, incident)
         case DecisionResult.BLOCKED if _is_refused(decision, "ttl") and not is_live(
             cluster, incident
@@ -266,11 +266,6 @@ def _leader(cluster: Cluster, incident: Incident) -> str:
 
 def _is_upstream(incident: Incident) -> bool:
     return bool(incident.decisions) and _is_refused(incident.decisions[-1], "upstream")
-
-
-def _is_worn_out(decision: Decision) -> bool:
-    """Whether nothing but the restarts already made keeps Aegis from making one more."""
-    return _is_refused(decision, "restarts") and not _is_refused(decision, "pause")
 
 
 def _suspect(cluster: Cluster, incident: Incident) -> None:

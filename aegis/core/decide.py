@@ -48,7 +48,19 @@ def decide(
     # The job stands still meanwhile: what may be done is better than what ought to be.
     why = f"{step.why or f'to {REMEDIES[step.remedy]} is called for'}, and that may not be done"
     lower = _by(cluster, rules, _on(rule, below), incident, why)
-    return lower if lower.result is DecisionResult.ACTED else decision
+    asked = decision.result is DecisionResult.NEEDS_APPROVAL
+    done = lower.result is DecisionResult.ACTED or (is_worn_out(lower) and not asked)
+    return lower if done else decision
+
+
+def is_worn_out(decision: Decision) -> bool:
+    """Whether nothing but the restarts already made keeps Aegis from making one more."""
+    refused = {one.rail for one in decision.verdicts if not one.passed}
+    return (
+        decision.result is DecisionResult.BLOCKED
+        and "restarts" in refused
+        and "pause" not in refused
+    )
 
 
 def _without_the_node(fault: Fault, decision: Decision) -> Remedy | None:
