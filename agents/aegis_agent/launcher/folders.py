@@ -6,7 +6,9 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from aegis.model.job import RejectedCheckpoint
 from aegis_agent.launcher.errors import UnusableError
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  pages belong into memory; the folder has a random name
@@ -68,3 +70,12 @@ def fenced_generation(folder: Path | None, job: str) -> int:
         return int(json.loads((folder / f"fence-{job}.json").read_text())["generation"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
+
+
+def read_rejected(page: Path) -> tuple[RejectedCheckpoint, ...]:
+    """As `aegis.worker.progress` writes it; half a file is read again at the next look."""
+    try:
+        told: list[dict[str, Any]] = json.loads(page.with_suffix(".rejected.json").read_text())
+        return tuple(RejectedCheckpoint(**one) for one in told)
+    except (OSError, ValueError, TypeError):
+        return ()

@@ -7,14 +7,12 @@
 No processes here: it is told what the ranks' parent says, and reads the ranks' pages.
 """
 
-import json
 import mmap
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aegis.model.job import (
     Assignment,
@@ -31,6 +29,7 @@ from aegis.wire import stacks
 from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, in_words, read
 from aegis_agent.launcher import failure as failures
 from aegis_agent.launcher import process
+from aegis_agent.launcher.folders import read_rejected
 from aegis_agent.launcher.signals import Signals
 
 _LEFT = -int(signal.SIGKILL)  # for a rank whose process goes on: it is as if it were gone
@@ -73,7 +72,7 @@ class Rank:
         """Read its page."""
         self.progress = read(self.page) or self.progress
         if self.progress.rejected > len(self.rejected):
-            self.rejected = _read_rejected(self.page_path)
+            self.rejected = read_rejected(self.page_path)
 
     def state(self) -> RankState:
         """The rank as the launcher reports it."""
@@ -395,12 +394,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _read_rejected(page: Path) -> tuple[RejectedCheckpoint, ...]:
-    """As `aegis.worker.progress` writes it; half a file is read again at the next look."""
-    try:
-        told: list[dict[str, Any]] = json.loads(page.with_suffix(".rejected.json").read_text())
-        return tuple(RejectedCheckpoint(**one) for one in told)
-    except (OSError, ValueError, TypeError):
-        return ()
