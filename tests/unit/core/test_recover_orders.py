@@ -304,3 +304,13 @@ def test_a_job_without_a_history_can_be_stopped(fleet) -> None:
     fleet.cluster.put_job(replace(fleet.job, attempts=()))
     recover.stop(fleet.cluster, fleet.job, StopKind.NOW, "r", None)
     assert (fleet.job.state, fleet.job.attempts) == (JobState.STOPPING, ())
+
+
+def test_a_job_is_not_done_while_one_of_its_launchers_is_away(fleet) -> None:
+    """What the others say is no word of that one."""
+    for name in ("n1", "n2"):
+        node = fleet.cluster.nodes[name]
+        done = replace(node.launchers[0], phase=LauncherPhase.DONE)
+        fleet.cluster.put_node(replace(node, launchers=(done,) if name == "n1" else ()))
+    recover._advance_once(fleet.cluster, fleet.job)
+    assert fleet.job.state is JobState.RUNNING
