@@ -14,6 +14,7 @@ from recovery_parts.watch import SCRIPT, LostError, Ranks
 
 RANKS = 4
 VICTIM = 2
+_STANDBYS_SECONDS = 15.0  # new ones are made once ranks that tell of no step have run for 10
 _DEFAULTS_SECONDS = 30.0  # for torchrun with its defaults, which may hang for ever
 
 
@@ -23,6 +24,7 @@ def repeated(
     repetitions: int,
     *,
     number: int = signal.SIGKILL,
+    calm_seconds: float = watch.CALM_SECONDS,
     **environment: str,
 ) -> dict[str, Any]:
     """One job, hurt so many times, each time when it has trained on for a while."""
@@ -33,7 +35,7 @@ def repeated(
         ranks.wait(lambda: ranks.first_steps(-1), watch.PATIENCE_SECONDS, "the first step")
         for _ in range(repetitions):
             life = ranks.newest(0)["life"]
-            ranks.settle(life)
+            ranks.settle(life, calm_seconds)
             at = time.time()
             os.kill(ranks.newest(VICTIM)["pid"], number)
             found.append(ranks.recovery(life, at))
@@ -137,7 +139,7 @@ def aegis_early(within: Path, repetitions: int) -> dict[str, Any]:
     """The script that builds its model first, with standbys that have run so far."""
     folder = new_folder(within, "ahead")
     command = [*watch.aegis(RANKS, folder, "--run-ahead"), *training(folder, "--early")]
-    return repeated(command, folder, repetitions)
+    return repeated(command, folder, repetitions, calm_seconds=_STANDBYS_SECONDS)
 
 
 def aegis_inplace(within: Path, repetitions: int) -> dict[str, Any]:

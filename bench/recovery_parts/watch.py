@@ -83,9 +83,9 @@ class Ranks:
         life = min(whole)
         return life, [one[life] for one in by_rank]
 
-    def settle(self, life: int) -> None:
+    def settle(self, life: int, seconds: float = CALM_SECONDS) -> None:
         """Wait until all have trained on for a while, and stand well between two checkpoints."""
-        calm = time.monotonic() + CALM_SECONDS
+        calm = time.monotonic() + seconds
 
         def between() -> bool:
             newest = [self.newest(rank) for rank in range(self.count)]
