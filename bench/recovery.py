@@ -13,6 +13,7 @@ are measured apart. Every ratio is torchrun's median divided by ours.
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -80,6 +81,7 @@ def main() -> int:
     parser.add_argument("--no-baseline", action="store_true", help="torchrun only where named")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what was started
     wanted = list(arguments.only or (SHORT if arguments.short else PARTS))
     if not arguments.no_baseline:
         wanted = [BASELINE[one] for one in wanted if one in BASELINE] + wanted
