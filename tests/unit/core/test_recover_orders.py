@@ -314,3 +314,45 @@ def test_a_job_is_not_done_while_one_of_its_launchers_is_away(fleet) -> None:
         fleet.cluster.put_node(replace(node, launchers=(done,) if name == "n1" else ()))
     recover._advance_once(fleet.cluster, fleet.job)
     assert fleet.job.state is JobState.RUNNING
+
+
+def of_another_run(fleet, node):
+    """The node's launcher, started with another number of nodes under the same name."""
+    (launcher,) = fleet.cluster.nodes[node].launchers
+    return replace(launcher, launcher="other", spec=replace(launcher.spec, nodes=5))
+
+
+def test_a_launcher_of_another_run_is_told_so_once_it_holds_no_ranks(fleet) -> None:
+    """With what differs; as long as it holds ranks it is told to hold none."""
+    node = fleet.cluster.nodes["n1"]
+    training = of_another_run(fleet, "n1")
+    fleet.cluster.put_node(replace(node, launchers=(training,)))
+    assert not told(fleet, "n1").finished
+    idle = replace(training, phase=LauncherPhase.IDLE, ranks=())
+    fleet.cluster.put_node(replace(node, launchers=(idle,)))
+    assert (told(fleet, "n1").finished, told(fleet, "n1").exit_code) == (True, 6)
+    assert told(fleet, "n1").reason == (
+        "job llama is running already, of another run (nodes: 2, not 5): "
+        "say another --job NAME, or end it with `aegis jobs stop llama`"
+    )
+
+
+def test_only_a_job_that_waits_with_nobody_left_becomes_another(fleet) -> None:
+    """Not one that has ranks, not the same once more, and not one that nobody knows."""
+    new = of_another_run(fleet, "n1")
+    recover.renew(fleet.cluster, replace(new, spec=replace(new.spec, name="olmo")))
+    assert "olmo" not in fleet.cluster.jobs
+    (same,) = fleet.cluster.nodes["n1"].launchers
+    for name in ("n1", "n2", "n3"):
+        node = fleet.cluster.nodes[name]
+        fleet.cluster.put_node(replace(node, launchers=(), contacts=()))
+    before = fleet.job
+    recover.renew(fleet.cluster, new)
+    assert fleet.job == before
+    fleet.cluster.put_job(replace(before, state=JobState.WAITING, members=()))
+    waiting = fleet.job
+    fleet.cluster.now += 5.0
+    recover.renew(fleet.cluster, same)
+    assert fleet.job == waiting
+    recover.renew(fleet.cluster, new)
+    assert (fleet.job.spec, fleet.job.submitted_at) == (new.spec, fleet.cluster.now)
