@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aegis.core.decide import decide, is_same_answer
+from aegis.core.decide import decide, is_same_answer, is_worn_out
 from aegis.core.incidents import begin
 from aegis.model import event as ev
 from aegis.model.fault import Fault, FaultClass, Severity
@@ -199,15 +199,7 @@ def test_where_the_ladder_ends_people_are_told_why(fleet) -> None:
         "class: gpu.ring.timeout, remedy: restart",
         "class: gpu.ring.timeout, remedy: restart, attempts: 1",
     )
-    tried = Attempt(
-        at=fleet.at,
-        incident="inc-000000",
-        fault_class=FaultClass("gpu.ring.timeout"),
-        device="gpu3",
-        remedy=Remedy.RESTART,
-        job="",
-    )
-    fleet.cluster.memories["n1"] = Memory(tried=(tried,))
+    restarted_once(fleet)
     decision = decided(fleet, "n1", "gpu.ring.timeout", text)
     assert (decision.remedy, decision.result) == (Remedy.NOTIFY, DecisionResult.NOTHING)
     assert "(to restart the job's ranks was tried once in " in decision.reason
@@ -248,3 +240,52 @@ def test_a_job_without_a_history_was_not_started_since(fleet) -> None:
     fleet.cluster.put_job(replace(fleet.job, attempts=()))
     decision = decided(fleet, "n1", "node.rebooted", observed_at=0.0)
     assert decision.result is not DecisionResult.NOTHING
+
+
+def restarted_once(fleet):
+    """The ranks on n1 were restarted once for this very fault."""
+    tried = Attempt(
+        at=fleet.at,
+        incident="inc-000000",
+        fault_class=FaultClass("gpu.ring.timeout"),
+        device="gpu3",
+        remedy=Remedy.RESTART,
+        job="",
+    )
+    fleet.cluster.memories["n1"] = Memory(tried=(tried,))
+
+
+@pytest.mark.parametrize(
+    ("refused", "result", "worn_out"),
+    [
+        ({"restarts"}, DecisionResult.BLOCKED, True),
+        ({"restarts", "fleet"}, DecisionResult.BLOCKED, True),
+        ({"restarts", "pause"}, DecisionResult.BLOCKED, False),
+        ({"fleet"}, DecisionResult.BLOCKED, False),
+        ({"restarts"}, DecisionResult.WOULD_ACT, False),
+    ],
+)
+def test_a_job_is_worn_out_by_its_restarts(refused, result, worn_out) -> None:
+    """Not where Aegis only says what it would do, and not while a person has paused it."""
+    verdicts = tuple(
+        Verdict(rail=rail, passed=rail not in refused, text="t")
+        for rail in ("pause", "fleet", "restarts")
+    )
+    assert is_worn_out(replace(BEFORE, result=result, verdicts=verdicts)) is worn_out
+
+
+def test_while_people_are_asked_a_job_is_not_given_up(make_fleet) -> None:
+    """Its restarts are spent, and a person may yet let it go on elsewhere."""
+    text = RULES.replace(
+        "class: gpu.ring.timeout, remedy: restart",
+        "class: gpu.ring.timeout, remedy: restart, attempts: 1, if_fails: [{remedy: drain_now}]",
+    )
+    for mode, remedy, result in (
+        (Mode.APPROVE, Remedy.DRAIN_NOW, DecisionResult.NEEDS_APPROVAL),
+        (Mode.OBSERVE, Remedy.RESTART, DecisionResult.BLOCKED),
+    ):
+        fleet = make_fleet(mode=mode)
+        restarted_once(fleet)
+        fleet.cluster.put_job(replace(fleet.job, restarts_without_progress=3))
+        decision = decided(fleet, "n1", "gpu.ring.timeout", text)
+        assert (decision.remedy, decision.result) == (remedy, result)
