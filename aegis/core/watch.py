@@ -106,8 +106,8 @@ def _weigh_breaker(cluster: Cluster) -> None:
 
 
 def _look_at_node(cluster: Cluster, rules: RuleSet, name: str) -> None:
+    _forget_launchers(cluster, cluster.nodes[name])
     if cluster.silent_since is None:
-        _forget_launchers(cluster, cluster.nodes[name])
         _note_silence(cluster, rules, cluster.nodes[name])
     _end_probation(cluster, cluster.nodes[name])
     ease(cluster, name)
@@ -122,12 +122,15 @@ def _end_probation(cluster: Cluster, node: Node) -> None:
 
 
 def _forget_launchers(cluster: Cluster, node: Node) -> None:
-    """A launcher that neither spoke for itself nor was spoken of for so long is gone."""
+    """A launcher that neither spoke for itself nor was spoken of for so long is gone.
+
+    While much of the fleet is silent only its agent's word counts.
+    """
     limit = cluster.policy.silence_seconds
     gone = {
         contact.job
         for contact in node.contacts
-        if contact.by is not Sender.AGENT
+        if (contact.by is None or (contact.by is Sender.LAUNCHER and cluster.silent_since is None))
         and is_fresh(cluster, node)
         and cluster.contact_seconds(contact) >= limit
     }

@@ -176,3 +176,16 @@ def test_a_late_word_of_an_ended_run_displaces_nobody(make_fleet) -> None:
     fleet.launchers["n1"] = replace(old, generation=1)
     fleet.say("n1", sender=Sender.LAUNCHER, session=1)
     assert launcher_of(fleet.cluster.nodes["n1"], "llama").launcher == again.launcher
+
+
+def test_a_launcher_that_its_agent_misses_is_forgotten_while_the_fleet_is_silent(
+    make_fleet,
+) -> None:
+    """Its agent's word is enough: its node can be left, though the others never come back."""
+    fleet = make_fleet(silence_seconds=10)
+    fleet.launchers.pop("n1")
+    fleet.say("n1")
+    fleet.tick(4)
+    fleet.tick(30, silent=("n2", "n3"))
+    assert fleet.cluster.silent_since is not None
+    assert fleet.cluster.nodes["n1"].launchers == ()
