@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 STATIC := aegis/controller/static/index.html
 WEB := $(shell find dashboards/web -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
 
-.PHONY: help setup adapters demo test check fast-test sim mutation rewrite bench docs rules test-systemd test-images lock system-packages clean
+.PHONY: help setup adapters demo test check fast-test sim mutation rewrite bench bench-training docs rules test-systemd test-images lock system-packages clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -69,10 +69,14 @@ rewrite: setup  ## write what the core does now into the scenario files; review 
 	$(BIN)/python -m pytest -q tests/scenarios --rewrite
 	git diff --stat tests/scenarios
 
-bench: setup  ## how fast the core is, what the agent and a checkpoint cost, as JSON (12 minutes)
+bench: setup  ## how fast the core is, what the agent costs and how fast it tells, as JSON (8 minutes)
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/agent.py
+
+bench-training: setup  ## what a checkpoint costs and how fast training is back, beside torchrun (root, idle, 15 minutes)
+	$(BIN)/python bench/step.py
 	$(BIN)/python bench/checkpoint.py --peers --json
+	$(BIN)/python bench/recovery.py --short --json
 
 docs: setup  ## the pages made from the catalogue of faults
 	$(BIN)/python docs/generate.py
