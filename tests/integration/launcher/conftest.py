@@ -241,6 +241,38 @@ def is_alive(pid):
 
 
 @pytest.fixture
+def run_alone(tmp_path):
+    """Start `aegis run` in the test's folder; whatever is left of it ends with the test."""
+    started = []
+
+    def start(*words):
+        command = [sys.executable, "-m", "aegis.cli.main", "run", "--log-dir", "logs"]
+        with (tmp_path / "run.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*command, *map(str, words)], stdout=log, stderr=log, cwd=tmp_path,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def losses():
+    """Read what a script has written, a line of JSON for each step; half a line is left out."""
+
+    def read(path):
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    return read
+
+
+@pytest.fixture
 def alive():
     return is_alive
 

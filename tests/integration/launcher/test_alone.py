@@ -1,10 +1,8 @@
 """`aegis run` on one machine, with the controller that it brings along."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,33 +15,10 @@ pytest.importorskip("aegis.controller.app", reason="needs the controller's packa
 
 
 @pytest.fixture
-def launch(tmp_path):
-    """Start `aegis run` in the test's folder; whatever is left of it ends with the test."""
-    started = []
-
-    def start(*words):
-        command = [
-            sys.executable, "-m", "aegis.cli.main", "run", "--job", "alone",
-            "--nproc-per-node", "2", "--log-dir", "logs", "--checkpoint-folder", "checkpoints",
-            *map(str, words),
-        ]  # fmt: skip
-        with (tmp_path / "run.log").open("ab") as log:
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=tmp_path,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def losses(path):
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+def launch(run_alone):
+    """Start `aegis run` with two ranks."""
+    job = ("--job", "alone", "--nproc-per-node", 2, "--checkpoint-folder", "checkpoints")
+    return lambda *words: run_alone(*job, *words)
 
 
 def rank_pids(process):
@@ -58,7 +33,7 @@ def rank_pids(process):
     return [int(pid) for pid, ppid, _ in rows if ppid in parents]
 
 
-def test_a_killed_rank_is_mended_and_a_later_run_goes_on(tmp_path, launch):
+def test_a_killed_rank_is_mended_and_a_later_run_goes_on(tmp_path, launch, losses):
     """One command, no controller, no agent: the job survives, and its checkpoints outlive it."""
     path = tmp_path / "losses.jsonl"
     words = ["--checkpoint-every", 5, "--step-seconds", 0.02, "--losses", path]

@@ -1,10 +1,8 @@
 """The reference workload on real ranks: it moves between world sizes, and survives a kill."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,37 +18,20 @@ pytest.importorskip("aegis.controller.app", reason="needs the controller's packa
 
 
 @pytest.fixture
-def launch(tmp_path):
-    """Start `aegis run` on the workload; whatever is left of it ends with the test."""
-    started = []
+def launch(run_alone):
+    """Start `aegis run` on the workload."""
 
     def start(ranks, *words):
-        command = [
-            sys.executable, "-m", "aegis.cli.main", "run", "--job", "zaya",
-            "--nproc-per-node", str(ranks), "--log-dir", "logs", SCRIPT, "--device", "cpu",
-            "--context", "32", "--batch", "4", *words,
-        ]  # fmt: skip
-        with (tmp_path / "run.log").open("ab") as log:
-            process = subprocess.Popen(
-                list(map(str, filter(None, command))), stdout=log, stderr=log, cwd=tmp_path,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-        started.append(process)
-        return process
+        small = ("--device", "cpu", "--context", 32, "--batch", 4)
+        return run_alone(
+            "--job", "zaya", "--nproc-per-node", ranks, SCRIPT, *small, *filter(None, words)
+        )
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def losses(path):
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    return start
 
 
 @pytest.mark.parametrize("precision", ["--float64", ""])
-def test_another_world_size_goes_on_with_the_same_losses(tmp_path, launch, precision):
+def test_another_world_size_goes_on_with_the_same_losses(tmp_path, launch, precision, losses):
     """Two ranks, one, four, two: as if it had been two ranks all the way, optimizers and all."""
     undisturbed, moved = tmp_path / "undisturbed.jsonl", tmp_path / "moved.jsonl"
     parts = [(2, 4), (1, 8), (4, 12), (2, 16)]
@@ -68,7 +49,7 @@ def test_another_world_size_goes_on_with_the_same_losses(tmp_path, launch, preci
         assert other["loss"] == pytest.approx(one["loss"], abs=TOLERANCE[precision])
 
 
-def test_a_killed_rank_changes_no_loss(tmp_path, launch):
+def test_a_killed_rank_changes_no_loss(tmp_path, launch, losses):
     """On the same number of ranks it resumes to the last bit, in single precision."""
     undisturbed, killed = tmp_path / "undisturbed.jsonl", tmp_path / "killed.jsonl"
     assert launch(2, "--steps", 24, "--losses", undisturbed).wait(300) == 0
