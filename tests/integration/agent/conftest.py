@@ -109,6 +109,13 @@ class Controller:
                   f"{name} {health}")  # fmt: skip
         return self.device(name)
 
+    def wait_surveyed(self, name):
+        """What changes slowly on the GPU has been read."""
+        self.wait(
+            lambda: self.device(name) and "surveyed_at" in self.counters(name),
+            f"a survey of {name}",
+        )
+
     def wait_fresh(self, name):
         """The device is read anew."""
         before = self.device(name).read_at
@@ -284,8 +291,9 @@ def free_port():
 
 @pytest.fixture
 def seen(start_agent, controller):
-    """An agent that has read both GPUs."""
+    """An agent that has read both GPUs, what changes slowly too: whatever follows is a change."""
     agent = start_agent()
-    controller.wait_device("gpu0", "healthy")
-    controller.wait_device("gpu1", "healthy")
+    for name in ("gpu0", "gpu1"):
+        controller.wait_device(name, "healthy")
+        controller.wait_surveyed(name)
     return agent

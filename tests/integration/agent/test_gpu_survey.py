@@ -71,7 +71,7 @@ def test_an_xgmi_link_that_is_down_is_told(start_agent, controller, gpus):
     """Beside others that are up."""
     devices.init(gpus, 4)
     start_agent()
-    controller.wait_device("gpu3", "healthy")
+    controller.wait_surveyed("gpu3")
     devices.set_xgmi_link(gpus, 3, 2, "down")
     fault = controller.wait_fault("gpu.xgmi.error")
     assert (fault.device, fault.evidence[0].after) == ("gpu3", "UUD")
@@ -90,7 +90,7 @@ def test_who_holds_a_gpu_is_counted_and_named(seen, controller, gpus):
 
 def test_a_survey_says_how_old_it_is(seen, controller):
     """Its values are not as fresh as the error counters."""
-    controller.wait(lambda: "surveyed_at" in controller.counters("gpu1"), "a survey")
+    controller.wait_surveyed("gpu1")
     first = controller.counters("gpu1")["surveyed_at"]
     controller.wait(lambda: controller.counters("gpu1")["surveyed_at"] > first, "another one")
 

@@ -122,7 +122,7 @@ def test_a_newer_library_under_an_older_package_harms_nothing(
     start_agent(environment=of_rocm(mixed_rocm, gpus))
     controller.wait_device("gpu1", "healthy")
     assert "made for library 25.5 and this is 26.0" in source(controller)
-    controller.wait(lambda: "surveyed_at" in controller.counters("gpu1"), "a survey")
+    controller.wait_surveyed("gpu1")
     told = controller.counters("gpu1")
     assert told["pcie_width"] == 16
     assert told["temp_hotspot_c"] == 45
