@@ -24,7 +24,9 @@ def adopt(cluster: Cluster, job: Job) -> bool:
         cluster.put_job(replace(job, reason=taken))
         return True
     newest = [(node, one) for node, one in alive if one.generation == generation]
-    leaving = [node.name for node, _ in newest if node.state in _LEAVING]
+    leaving = [
+        node.name for node, _ in newest if node.state in _LEAVING or node.name in job.excluded
+    ]
     if _is_whole(job, newest) and leaving:
         reason = f"its ranks run on {listed(leaving)}, which must be left"
         _stop(cluster, job, newest, StopKind.SAVING, reason)

@@ -35,10 +35,11 @@ def storm(world: World) -> None:
 
 
 def _strike_once(world: World) -> None:
-    names = list(MISFORTUNES)
-    weights = [MISFORTUNES[name][0] for name in names]
+    known = MISFORTUNES | (OF_OWNERS if world.scene.setting.owners_act else {})
+    names = list(known)
+    weights = [known[name][0] for name in names]
     name = world.scene.dice.choices(names, weights)[0]
-    done = MISFORTUNES[name][1](world)
+    done = known[name][1](world)
     if done:
         world.scene.log(f"! {name}: {done}")
 
@@ -217,4 +218,11 @@ MISFORTUNES: dict[str, tuple[int, Misfortune]] = {
     "window": (3, operators.window_is_set),
     "rule mode": (2, operators.rule_mode_is_set),
     "job is stopped": (1, operators.job_is_stopped),
+}
+
+# What people do with jobs, in the fleets whose owners do more than stop them.
+OF_OWNERS: dict[str, tuple[int, Misfortune]] = {
+    "job is restarted": (6, operators.job_is_restarted),
+    "node is excluded": (6, operators.node_is_excluded),
+    "node is included": (4, operators.node_is_included),
 }

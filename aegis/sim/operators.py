@@ -13,6 +13,8 @@ from aegis.model.event import (
     IncidentDenied,
     IncidentJudged,
     IncidentNoted,
+    JobNodeExcluded,
+    JobRestarted,
     JobStopped,
     NodeCordoned,
     NodeDrained,
@@ -135,6 +137,51 @@ def job_is_resubmitted(world: World) -> str:
 
     world.scene.later(world.scene.dice.uniform(5.0, 40.0), again)
     return name
+
+
+def job_is_restarted(world: World) -> str:
+    """Somebody wants its ranks started anew, with a save or without."""
+    name, dice = _any_job(world), world.scene.dice
+    if not name:
+        return ""
+    at_once = dice.random() < 0.4
+    event = JobRestarted(
+        at=world.scene.now, job=name, actor="bob", reason="a look", at_once=at_once
+    )
+    refused = world.controller.command(event)
+    return f"{name}, at once={at_once} {refused or ''}"
+
+
+def node_is_excluded(world: World) -> str:
+    """Somebody keeps a job off a node, mostly off one that it trains on."""
+    name, dice = _any_job(world), world.scene.dice
+    if not name:
+        return ""
+    job = world.controller.cluster.jobs[name]
+    known = [member.node for member in job.members] if dice.random() < 0.7 else []
+    known = known or sorted(world.controller.cluster.nodes)
+    return _kept_off(world, name, dice.choice(known), excluded=True)
+
+
+def node_is_included(world: World) -> str:
+    """Somebody lets a job go to a node again."""
+    kept_off = sorted(world.scene.truth.excluded)
+    if not kept_off:
+        return ""
+    name, node = world.scene.dice.choice(kept_off)
+    return _kept_off(world, name, node, excluded=False)
+
+
+def _kept_off(world: World, name: str, node: str, *, excluded: bool) -> str:
+    truth, before = world.scene.truth, set(world.scene.truth.excluded)
+    truth.excluded = before | {(name, node)} if excluded else before - {(name, node)}
+    event = JobNodeExcluded(
+        at=world.scene.now, job=name, node=node, actor="cleo", reason="slow", excluded=excluded
+    )
+    refused = world.controller.command(event)
+    if refused:
+        truth.excluded = before
+    return f"{name} {node} {refused or ''}"
 
 
 def _any_job(world: World) -> str:

@@ -118,6 +118,7 @@ def _is_able(world: World, node: str, job: Job) -> bool:
         believed is not None
         and believed.state in (NodeState.READY, NodeState.PROBATION)
         and node not in held
+        and (job.spec.name, node) not in world.scene.truth.excluded
         and launcher is not None
         and not launcher.is_alive
     )

@@ -10,7 +10,7 @@ from aegis.core import returning
 from aegis.core.cluster import ENDED, HOLDING, Cluster, holders, launcher_of
 from aegis.core.index import AEGIS
 from aegis.core.report import PROGRESS_SECONDS
-from aegis.model.event import Event
+from aegis.model.event import Event, JobRestarted
 from aegis.model.fault import FaultClass
 from aegis.model.incident import DecisionResult, Incident, IncidentState
 from aegis.model.job import Job, JobState, World
@@ -63,6 +63,7 @@ class Promises:
         self._logs_lost += 1
         for known in (self._nodes, self._jobs, self._before, self._incidents, self._told):
             known.clear()
+        self.scene.truth.excluded = set()
         self.restarts.clear()
 
     # Ranks
@@ -140,6 +141,8 @@ class Promises:
                 self._look_at_job(cluster.jobs[name])
             elif kind == "incident" and name in cluster.incidents:
                 self._look_at_incident(cluster.incidents[name])
+        if isinstance(event, JobRestarted):
+            self._check_restart(cluster.jobs[event.job])
 
     def _look_at_incident(self, incident: Incident) -> None:
         before = self._incidents.get(incident.id)
@@ -161,6 +164,7 @@ class Promises:
         self._jobs[name] = job
         if before is not None and job.best_step > before.best_step:
             self.restarts[name] = 0
+        self._check_excluded(job, before)
         if _is_given_up(job) and not (before and _is_given_up(before)):
             self.spent[name] = self.restarts.get(name, 0)
         anew = before is None or before.generation != job.generation
@@ -175,6 +179,25 @@ class Promises:
         if anew and job.generation:
             self.restarts[name] = self.restarts.get(name, 0) + 1
             self._check_start(job)
+
+    def _check_excluded(self, job: Job, before: Job | None) -> None:
+        """A job has no ranks where people keep it off; a new run is kept off nothing."""
+        name, truth = job.spec.name, self.scene.truth
+        if before is not None and before.state in ENDED and job.state not in ENDED:
+            truth.excluded = {one for one in truth.excluded if one[0] != name}
+        kept_off = {node for one, node in truth.excluded if one == name}
+        assert set(job.excluded) == kept_off, f"{name} is kept off {job.excluded}, not {kept_off}"
+        if job.state in (JobState.STARTING, JobState.RUNNING):
+            wrong = kept_off & {member.node for member in job.members}
+            assert not wrong, f"{name} is {job.state} on {wrong}, which it is kept off"
+
+    def _check_restart(self, job: Job) -> None:
+        """What somebody restarts does not go on."""
+        before = self._before[job.spec.name]
+        goes_on = job.state in (JobState.STARTING, JobState.RUNNING)
+        assert not goes_on or job.generation > before.generation, f"{job.spec.name} goes on"
+        spent = job.restarts_without_progress - before.restarts_without_progress
+        assert spent <= 0, f"a restart of {job.spec.name} that people asked for counts"
 
     def _check_start(self, job: Job) -> None:
         """Whoever still trains in an older generation is given up."""

@@ -30,6 +30,7 @@ class Truth:
     link_down_seconds: dict[str, float] = field(default_factory=dict)  # the longest, by node
     holds: dict[str, str] = field(default_factory=dict)  # an operator's last act, by node
     stops: set[str] = field(default_factory=set)  # jobs that an operator has stopped
+    excluded: set[tuple[str, str]] = field(default_factory=set)  # job and node it is kept off
     isolated_at: float | None = None  # since when the controller reaches nobody
 
 

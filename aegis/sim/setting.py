@@ -73,6 +73,7 @@ class Setting:
     temper: Temper
     rules_text: str  # as an event carries it
     mix: str  # of faults: a name in `mix.MIXES`
+    owners_act: bool = False  # people restart jobs, and keep them off nodes
 
 
 def draw(dice: random.Random) -> Setting:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from aegis.core import approval, correlate, decide, rails, recover
+from aegis.core import approval, correlate, decide, job_verbs, rails, recover
 from aegis.core.cluster import Cluster
 from aegis.model.incident import DecisionResult, Verdict
 from aegis.model.job import JobState
@@ -147,6 +147,17 @@ def ranks_are_stopped_by_nobody(monkeypatch):
     monkeypatch.setattr(recover, "_assignment", assignment)
 
 
+def exclusions_are_forgotten(monkeypatch):
+    """A job takes spares also where people keep it off."""
+    real = Cluster.spares
+    monkeypatch.setattr(Cluster, "spares", lambda self, job: real(self, replace(job, excluded=())))
+
+
+def owners_are_not_heeded(monkeypatch):
+    """What people ask of a job stops no rank."""
+    monkeypatch.setattr(job_verbs, "_stop", lambda *_: None)
+
+
 # What the core then does: a seed that finds it, and how it is planted.
 PLANTED = {
     "starts before the last node has stopped": (0, answers("is_gone", True)),
@@ -188,6 +199,8 @@ PLANTED = {
     "asks nobody": (0, everybody_agrees),
     "takes one for two": (68, one_person_is_enough),
     "drops what is new": (0, what_is_new_is_dropped),
+    "goes where people keep it off": (6, exclusions_are_forgotten),
+    "does not heed owners": (6, owners_are_not_heeded),
 }
 
 
