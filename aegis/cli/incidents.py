@@ -2,6 +2,7 @@
 
 import argparse
 import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aegis.cli import show
@@ -25,12 +26,12 @@ _VERBS = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """List incidents, newest first; tell the story of one; answer what it asks."""
+    """List incidents, the last active first; tell the story of one; answer what it asks."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     _add_list_options(parser)
     verbs = parser.add_subparsers(metavar="VERB")
-    listed = verbs.add_parser("list", help="newest first (without a verb: the same)")
+    listed = verbs.add_parser("list", help="the last active first (without a verb: the same)")
     _add_list_options(listed, of_verb=True)
     shown = verbs.add_parser("show", help="the story of one")
     add_options(shown, of_verb=True)
@@ -68,7 +69,7 @@ def _add_list_options(parser: argparse.ArgumentParser, *, of_verb: bool = False)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Incidents, newest first."""
+    """Incidents, the last active first."""
     listed = Client.of(arguments).items(
         "/incidents",
         state=arguments.state,
@@ -76,18 +77,19 @@ def run_list(arguments: argparse.Namespace) -> int:
         job=arguments.job,
         limit=min(max(arguments.limit, 1), 500),
     )
-    incidents = list(itertools.islice(listed, max(arguments.limit, 0)))
+    incidents = list(itertools.islice(_once(listed), max(arguments.limit, 0)))
     if arguments.output == "json":
         show.as_json(incidents)
         return Exit.OK
     show.table(
-        ("INCIDENT", "STATE", "SEVERITY", "OPENED", "HEADLINE"),
+        ("INCIDENT", "STATE", "SEVERITY", "OPENED", "ACTIVE", "HEADLINE"),
         [
             (
                 incident["id"],
                 incident["state"],
                 incident["severity"],
                 f"{show.ago(incident['phases']['opened_at'])} ago",
+                f"{show.ago(incident['active_at'])} ago",
                 incident["headline"],
             )
             for incident in incidents
@@ -95,6 +97,15 @@ def run_list(arguments: argparse.Namespace) -> int:
         "no incident" + ("" if arguments.state == "any" else f" is {arguments.state}"),
     )
     return Exit.OK
+
+
+def _once(listed: Iterable[Any]) -> Iterator[Any]:
+    """Each incident once: one that was active while the pages were turned may come again."""
+    seen: set[str] = set()
+    for incident in listed:
+        if incident["id"] not in seen:
+            seen.add(incident["id"])
+            yield incident
 
 
 def run_show(arguments: argparse.Namespace) -> int:

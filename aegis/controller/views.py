@@ -51,7 +51,7 @@ class JobPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentPage:
-    """Incidents, newest first."""
+    """Incidents, the last active first."""
 
     items: tuple[Incident, ...]
     next: str | None = None

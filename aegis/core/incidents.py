@@ -56,7 +56,7 @@ def note(
     """Add a line to the timeline, with whatever else changed."""
     entry = Entry(at=cluster.now if at is None else at, kind=kind, text=text)
     entries = (*incident.entries, entry)[-ENTRIES_KEPT:]
-    return save(cluster, replace(incident, entries=entries, **changes))
+    return save(cluster, replace(incident, entries=entries, active_at=cluster.now, **changes))
 
 
 def save(cluster: Cluster, incident: Incident) -> Incident:

@@ -152,6 +152,7 @@ class Incident:
     faults: tuple[Fault, ...] = ()  # the newest 20, each with its evidence
     suppressed: int = 0  # further signals folded into this incident
     signal_at: float = 0.0  # when the newest of them came
+    active_at: float = 0.0  # when a line was last added to its timeline, by the controller's clock
     times: int = 0  # faults of its class, each with its count
     decisions: tuple[Decision, ...] = ()  # newest last; a new one only when the answer changes
     entries: tuple[Entry, ...] = ()  # the newest 200

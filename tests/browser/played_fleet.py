@@ -92,7 +92,7 @@ class Controller:
             return json.load(answer)
 
     def incidents(self):
-        """All of them, newest first."""
+        """All of them, the last active first."""
         return (self.get("/api/v1/incidents?limit=500") or {"items": []})["items"]
 
 

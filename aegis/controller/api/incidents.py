@@ -1,4 +1,4 @@
-"""Incidents: the list, newest first, each with its story, and what people say to them."""
+"""Incidents: the list, the last active first, each with its story, and what people say to them."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from aegis.controller.api.access import Here, Operator
 from aegis.controller.api.once import OnceRoute
-from aegis.controller.api.paging import Cursor, Limit, page
+from aegis.controller.api.paging import Cursor, Limit, page_by_activity
 from aegis.controller.problems import RESPONSES, not_found
 from aegis.controller.services import Services
 from aegis.controller.tokens import Token
@@ -51,15 +51,17 @@ async def list_incidents(
     limit: Limit = 50,
     cursor: Cursor = "",
 ) -> IncidentPage:
-    """Incidents, newest first."""
-    incidents = here.cluster.incidents
-    names = [
-        name
-        for name, one in incidents.items()
+    """Incidents, those first in which something happened last: a signal, an act, a word, its end.
+
+    One in which something happens while you turn pages comes on the next page, if need be again.
+    """
+    wanted = [
+        one
+        for one in here.cluster.incidents.values()
         if _matches(one, state) and node in ("", one.node) and job in ("", one.job)
     ]
-    found, following = page(names[::-1], limit, cursor, newest_first=True)
-    return IncidentPage(items=tuple(incidents[name] for name in found), next=following)
+    found, following = page_by_activity(wanted, limit, cursor)
+    return IncidentPage(items=found, next=following)
 
 
 @router.get("/incidents/{name}")

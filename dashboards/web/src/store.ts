@@ -166,7 +166,7 @@ async function fetchAll(): Promise<void> {
     setServerTime(summary.as_of);
     replaceAll("node/", nodes, nodeList, (one) => one.name);
     replaceAll("job/", jobs, jobList, (one) => one.spec.name);
-    // Older incidents stay: an event or a page may have brought them, and they do not change.
+    // Others stay: an event or a page may have brought them, and what changed since is in these.
     for (const one of [...page.items, ...open]) {
       if (!heardSince.has(`incident/${one.id}`)) incidents.set(one.id, one);
     }
@@ -192,7 +192,10 @@ async function refetchSummary(): Promise<void> {
 export async function fetchOlderIncidents(): Promise<void> {
   if (state.olderIncidents === null) return;
   const page = await api.fetchIncidents(state.olderIncidents);
-  for (const one of page.items) if (!incidents.has(one.id)) incidents.set(one.id, one);
+  for (const one of page.items) {
+    const known = incidents.get(one.id);
+    if (!known || known.active_at < one.active_at) incidents.set(one.id, one);
+  }
   change({ olderIncidents: page.next });
 }
 

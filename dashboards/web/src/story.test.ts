@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { age, duration, elapsed, moment } from "./format";
 import { costOf } from "./phases";
-import { identityOf, nextOf, splitHeadline } from "./story";
+import { identityOf, lastActiveFirst, nextOf, splitHeadline } from "./story";
 import type { Incident, Node } from "./types";
 import { sentence } from "./words";
 
@@ -105,4 +105,10 @@ test("what waits for a person says how to agree, and who has", () => {
   const [next] = nextOf(asked, undefined);
   expect(next?.text).toBe("alice agreed; one more must. Aegis waits for a person to agree:");
   expect(next?.command).toBe('aegis incidents approve inc-000001 --reason "…"');
+});
+
+test("an old incident in which something happened just now stands above newer quiet ones", () => {
+  const quiet = ["inc-000002", "inc-000003"].map((id) => incident({ id, active_at: 20 }));
+  const listed = [...quiet, incident({ id: "inc-000001", active_at: 30 })].sort(lastActiveFirst);
+  expect(listed.map((one) => one.id)).toEqual(["inc-000001", "inc-000003", "inc-000002"]);
 });

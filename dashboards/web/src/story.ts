@@ -157,7 +157,9 @@ export function byUrgency(a: Incident, b: Incident): number {
   return severity || b.phases.opened_at - a.phases.opened_at;
 }
 
-export const newestFirst = (a: Incident, b: Incident): number => (a.id < b.id ? 1 : -1);
+/** As the API lists them: what went on last first, also when it began long ago. */
+export const lastActiveFirst = (a: Incident, b: Incident): number =>
+  b.active_at - a.active_at || (a.id < b.id ? 1 : -1);
 
 export function stepsLost(incident: Incident): string {
   return incident.steps_lost === null ? "—" : plural(incident.steps_lost, "step");

@@ -242,6 +242,7 @@ export interface Incident {
   readonly faults: readonly Fault[];
   readonly suppressed: number;
   readonly signal_at: number;
+  readonly active_at: number;
   readonly times: number;
   readonly decisions: readonly Decision[];
   readonly entries: readonly Entry[];
@@ -282,6 +283,7 @@ export interface IncidentView {
   readonly faults: readonly Fault[];
   readonly suppressed: number;
   readonly signal_at: number;
+  readonly active_at: number;
   readonly times: number;
   readonly decisions: readonly Decision[];
   readonly entries: readonly Entry[];

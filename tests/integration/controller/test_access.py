@@ -143,8 +143,8 @@ def test_pages_follow_each_other(controller, agent):
     assert second["next"] is None
 
 
-def test_incidents_are_listed_newest_first_by_state(controller, agent):
-    """The list, its filter, and the story of one."""
+def test_incidents_are_listed_by_their_last_activity_and_by_state(controller, agent):
+    """The list, its filter, and the story of one; a word to the oldest brings it to the top."""
     speaker = agent(controller, "n1")
     speaker.send((1, speaker.fault("gpu0")), (2, speaker.fault("gpu1")))
     listed = controller.json("/incidents")["items"]
@@ -156,6 +156,12 @@ def test_incidents_are_listed_newest_first_by_state(controller, agent):
     whole = controller.json("/incidents/inc-000001")
     assert whole["story"][0].startswith("inc-000001")
     assert set(whole["seconds"]) >= {"detect", "decide", "first_step"}
+    controller.post("/incidents/inc-000001:note", {"reason": "it was the riser"})
+    listed = controller.json("/incidents")["items"]
+    assert [one["id"] for one in listed] == ["inc-000001", "inc-000002"]
+    told = controller.cli("incidents").stdout.splitlines()
+    assert [line.split()[0] for line in told] == ["INCIDENT", "inc-000001", "inc-000002"]
+    is_problem(controller.get("/api/v1/incidents?cursor=inc-000001"), 422)
 
 
 def test_the_description_names_every_path_and_its_types(shared):

@@ -1,4 +1,4 @@
-// Every incident, newest first, with filters that live in the address.
+// Every incident, the last active first, with filters that live in the address.
 
 import { useState } from "preact/hooks";
 import { Icon } from "../parts/icon";
@@ -6,7 +6,7 @@ import { IncidentRows } from "../parts/incidents";
 import { Empty, Segments } from "../parts/small";
 import { setQuery, usePlace } from "../router";
 import { fetchOlderIncidents, type State } from "../store";
-import { isOpen, newestFirst } from "../story";
+import { isOpen, lastActiveFirst } from "../story";
 import type { Incident } from "../types";
 
 const FILTERS = [
@@ -23,7 +23,7 @@ export function IncidentsPage({ store }: { store: State }) {
   const { query } = usePlace();
   const which = asWhich(query.get("state"));
   const words = query.get("q") ?? "";
-  const all = [...store.incidents.values()].sort(newestFirst);
+  const all = [...store.incidents.values()].sort(lastActiveFirst);
   const shown = all.filter((one) => isWanted(one, which) && hasWords(one, words));
   return (
     <>

@@ -28,7 +28,7 @@ import {
 } from "../parts/small";
 import { LastValidation } from "../parts/validation";
 import type { State } from "../store";
-import { newestFirst } from "../story";
+import { lastActiveFirst } from "../story";
 import type { Device, Health, Job, Node } from "../types";
 import { NODE_STATES, sentence, type Tone } from "../words";
 
@@ -193,7 +193,7 @@ export function NodePage({ name, store }: { name: string; store: State }) {
       </Section>
       <Section title="Incidents here" id="incidents">
         {incidents.length ? (
-          <IncidentRows incidents={incidents.sort(newestFirst)} />
+          <IncidentRows incidents={incidents.sort(lastActiveFirst)} />
         ) : (
           <Empty>None among those that are loaded.</Empty>
         )}

@@ -7,7 +7,7 @@ import { JobRows } from "../parts/jobs";
 import { isWell, Legend, NodeBox, NodeChip, roleOf, stateCounts } from "../parts/nodes";
 import { Empty, Section, Time } from "../parts/small";
 import type { State } from "../store";
-import { byUrgency, isOpen, newestFirst } from "../story";
+import { byUrgency, isOpen, lastActiveFirst } from "../story";
 import type { Job, Level, Node, Summary } from "../types";
 import { sentence } from "../words";
 
@@ -19,7 +19,7 @@ const TROUBLED_SHOWN = 24;
 export function OverviewPage({ store }: { store: State }) {
   const incidents = [...store.incidents.values()];
   const open = incidents.filter(isOpen).sort(byUrgency);
-  const closed = incidents.filter((one) => !isOpen(one)).sort(newestFirst);
+  const closed = incidents.filter((one) => !isOpen(one)).sort(lastActiveFirst);
   const isBig = store.nodes.size > BOXES_MAX; // then what people work on comes first
   return (
     <>

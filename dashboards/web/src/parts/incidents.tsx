@@ -14,14 +14,14 @@ const address = (incident: Incident): string => `/incidents/${incident.id}`;
 export function IncidentRows(props: { incidents: readonly Incident[]; keys?: boolean }) {
   return (
     <table class="rows incidents-table">
-      <caption class="visually-hidden">Incidents, newest first</caption>
+      <caption class="visually-hidden">Incidents, the last active first</caption>
       <thead>
         <tr>
           <th scope="col">Incident</th>
           <th scope="col">What happened</th>
           <th scope="col">Where</th>
           <th scope="col">Cost</th>
-          <th scope="col">Observed</th>
+          <th scope="col">Last activity</th>
         </tr>
       </thead>
       <tbody>
@@ -55,7 +55,7 @@ function IncidentRow({ incident, marked }: { incident: Incident; marked: boolean
         <RowCost incident={incident} />
       </td>
       <td class="col-time">
-        <Time at={incident.phases.observed_at} />
+        <Time at={incident.active_at} />
       </td>
     </tr>
   );
