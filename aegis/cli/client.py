@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 CONTROLLER = "http://127.0.0.1:8500"
 ADMIN_TOKEN = Path("/var/lib/aegis/admin.token")
 ANSWER_SECONDS = 15.0
+BLOCK_BYTES = 1 << 16
 
 
 class Exit(IntEnum):
@@ -131,8 +132,12 @@ class Client:
             with httpx.stream("GET", f"{self.url}/api/v1{path}", timeout=ANSWER_SECONDS) as answer:
                 if not answer.is_success:
                     raise self._refused(answer.status_code, answer.read().decode())
-                for line in answer.iter_lines():
-                    yield line.encode()
+                rest = b""
+                for block in answer.iter_bytes(BLOCK_BYTES):
+                    *whole, rest = (rest + block).split(b"\n")
+                    yield from whole
+                if rest:
+                    yield rest
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise CommandError(
                 f"there is no controller at {self.url} ({_cause(error)})",

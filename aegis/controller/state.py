@@ -130,12 +130,16 @@ def _thaw(snapshot: Snapshot) -> State | None:
     if not snapshot.intact:
         return None
     try:
-        saved = _SAVED.validate_json(snapshot.body)
-        rules = parse_text(saved.rules_text)
+        return thaw(snapshot.number, snapshot.body)
     except (ValidationError, RuleError) as error:
         log.error("snapshot unreadable: number=%d reason=%s", snapshot.number, error)  # noqa: TRY400
         return None
-    return State(cluster=saved.cluster, rules=rules, number=snapshot.number)
+
+
+def thaw(number: int, body: bytes) -> State:
+    """The state that a snapshot's body tells. Raises ValidationError or RuleError."""
+    saved = _SAVED.validate_json(body)
+    return State(cluster=saved.cluster, rules=parse_text(saved.rules_text), number=number)
 
 
 def set_aside(

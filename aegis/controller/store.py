@@ -1,7 +1,7 @@
 """The event log, its snapshots and what else must outlive the process, in one SQLite file.
 
     events       every event in order; a number is never used twice
-    snapshots    the whole state after an event, the newest two: if one is damaged the other serves
+    snapshots    the whole state after an event: see `retention`
     quarantine   events that broke a promise: a replay leaves them out
     meta         the epoch, and why the controller is on hold
     tokens, answers   see `tokens` and `api.once`
@@ -23,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from aegis.controller.retention import cut, superfluous
 from aegis.model.event import Event
 from aegis.wire import encode
 
@@ -31,7 +32,6 @@ T = TypeVar("T")
 
 DATABASE = "aegis.db"
 LAYOUT = 1  # of the tables
-SNAPSHOTS_KEPT = 2
 COMPRESS_BYTES = 400  # a body longer than this is kept compressed
 
 _TABLES = """
@@ -198,51 +198,44 @@ class Store:
         )
         with self.transaction() as connection:
             connection.execute("REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
-            connection.execute(
-                "DELETE FROM snapshots WHERE number NOT IN "
-                "(SELECT number FROM snapshots ORDER BY number DESC LIMIT ?)",
-                (SNAPSHOTS_KEPT,),
-            )
+            gone = superfluous(self._snapshot_numbers())
+            connection.executemany("DELETE FROM snapshots WHERE number = ?", [(n,) for n in gone])
         self.snapshot_number, self.snapshot_at = snapshot.number, snapshot.at
 
     def snapshots(self) -> Iterator[Snapshot]:
         """Newest first."""
-        rows = self._connection.execute(
-            "SELECT number, at, version, rules_digest, sha256, body FROM snapshots "
-            "ORDER BY number DESC"
-        ).fetchall()
-        for number, at, version, digest, checksum, packed in rows:
-            try:
-                body = unpack(packed)
-            except zlib.error:
-                body = b""
+        for wanted in reversed(self._snapshot_numbers()):
+            number, at, version, digest, checksum, packed = self._connection.execute(
+                "SELECT number, at, version, rules_digest, sha256, body FROM snapshots "
+                "WHERE number = ?",
+                (wanted,),
+            ).fetchone()
+            body = unpack_whole(packed, checksum)
             yield Snapshot(
                 number=number,
                 at=at,
                 version=version,
                 rules_digest=digest,
                 body=body,
-                intact=sha256(body).hexdigest() == checksum,
+                intact=bool(body),
             )
+
+    def _snapshot_numbers(self) -> list[int]:
+        rows = self._connection.execute("SELECT number FROM snapshots ORDER BY number")
+        return [number for (number,) in rows]
 
     # Retention
 
     def retain(self, *, before: float, bytes_max: int) -> int:
         """Forget events that are too old or too many; never one that a snapshot may still need."""
-        rows = self._connection.execute(
-            "SELECT number FROM snapshots ORDER BY number DESC"
-        ).fetchall()
-        if len(rows) < SNAPSHOTS_KEPT:
-            return 0
-        kept, size, last = rows[-1][0], self.bytes, 0
-        for number, at, length in self._connection.execute(
-            "SELECT number, at, length(body) FROM events WHERE number <= ? ORDER BY number", (kept,)
-        ):
-            if at >= before and size <= bytes_max:
-                break
-            last, size = number, size - length
+        snapshots = self._connection.execute("SELECT number, at FROM snapshots ORDER BY number")
+        events = self._connection.execute("SELECT number, length(body) FROM events ORDER BY number")
+        surplus = self.bytes - bytes_max
+        last = cut(snapshots.fetchall(), events, before=before, surplus_bytes=surplus)
+        events.close()
         with self.transaction() as connection:
             gone = connection.execute("DELETE FROM events WHERE number <= ?", (last,)).rowcount
+            connection.execute("DELETE FROM snapshots WHERE number < ?", (last,))
             connection.execute("DELETE FROM quarantine WHERE number <= ? AND released", (last,))
         if gone:
             self._connection.execute("PRAGMA incremental_vacuum").fetchall()
@@ -385,3 +378,12 @@ def pack(body: bytes) -> bytes:
 def unpack(body: bytes) -> bytes:
     """The JSON again."""
     return body if body[:1] == b"{" else zlib.decompress(body)
+
+
+def unpack_whole(body: bytes, checksum: str) -> bytes:
+    """The JSON again; empty when it is not what the checksum was taken of."""
+    try:
+        whole = unpack(body)
+    except zlib.error:
+        return b""
+    return whole if sha256(whole).hexdigest() == checksum else b""

@@ -1,6 +1,14 @@
 """The words as JSON: what agents send, what the event log keeps. One definition of each noun."""
 
-from aegis.wire.codec import VERSION, WireError, decode, decode_as, encode, to_jsonable
+from aegis.wire.codec import (
+    VERSION,
+    WireError,
+    decode,
+    decode_as,
+    decode_logged,
+    encode,
+    to_jsonable,
+)
 from aegis.wire.frames import Answer, Report, SpooledFault
 
 __all__ = [
@@ -11,6 +19,7 @@ __all__ = [
     "WireError",
     "decode",
     "decode_as",
+    "decode_logged",
     "encode",
     "to_jsonable",
 ]

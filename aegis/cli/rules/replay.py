@@ -6,6 +6,9 @@ as both name the same, a step by either is the same step. Where they do not, the
 stepped on a copy of that moment with the changed rules; what they decide is noted and the copy
 thrown away. So the old and the new rules are always asked about the same fleet.
 
+While an incident is open and nothing happens in it, the changed rules may be asked with each tick,
+and for weeks: then they are asked once a minute of the log.
+
 What that cannot know: how things would have gone on after the first act that differs. A rung of a
 ladder counts the attempts that were really made, and so do budgets and cooldowns.
 """
@@ -16,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 
+from aegis.controller.state import thaw
 from aegis.core.cluster import Cluster
 from aegis.core.decide import DRAINS
 from aegis.core.index import Index
@@ -26,13 +30,15 @@ from aegis.model.incident import Decision, DecisionResult, Incident, IncidentSta
 from aegis.model.policy import Mode
 from aegis.rules import Rule, RuleSet, parse_text
 from aegis.rules.match import Facts
-from aegis.wire import decode
+from aegis.wire import decode_logged
 
 EVENTS_SINCE_MAX = 1000
+FORGOTTEN_MAX = 1000  # incidents that the core has forgotten
+QUIET_SECONDS = 60.0  # between two looks at what the changed rules would do, while nothing happens
 # A log of another version, or one that does not begin at its beginning, may hold what this one
 # cannot step: such an event is counted and passed over.
 UNREADABLE = (ValueError, AssertionError, LookupError, AttributeError)
-_HEAD = re.compile(rb'\{"number":\d+,')
+_STATE = re.compile(rb'\{"aegis_state":(\d+),')
 _RANKS = {
     DecisionResult.NOTHING: 0,
     DecisionResult.BLOCKED: 1,
@@ -88,7 +94,8 @@ class Replay:
     begins_at: float = 0.0
     ends_at: float = 0.0
     unreadable: int = 0  # events that could not be read or stepped
-    is_whole: bool = True  # the log reached back to its beginning
+    is_whole: bool = True  # how things stood when it began is known
+    since: float = 0.0  # what was asked for
     incidents: dict[str, Compared] = field(default_factory=dict)
 
 
@@ -134,8 +141,8 @@ def _bare(rule: Rule) -> Rule:
 class _Past:
     """The moment before the newest event: a copy from a while ago, and what has come since."""
 
-    def __init__(self) -> None:
-        self._copy, self._since = Cluster(), list[tuple[RuleSet, Event]]()
+    def __init__(self, cluster: Cluster) -> None:
+        self._copy, self._since = _copy(cluster), list[tuple[RuleSet, Event]]()
 
     def add(self, cluster: Cluster, rules: RuleSet, event: Event) -> None:
         """The event is about to be stepped."""
@@ -156,31 +163,46 @@ class _Past:
 
 class _Player:
     def __init__(self, changed: RuleSet, since: float, mode: Mode | None) -> None:
-        self.replay = Replay()
-        self._cluster, self._rules, self._changed = Cluster(), RuleSet(), changed
-        self._both = _Both(changed=changed)
-        self._past = _Past()
-        self._incidents: dict[str, Incident] = {}  # before the event
-        self._since, self._mode = since, mode
+        self.replay = Replay(since=since)
+        self._changed, self._since, self._mode = changed, since, mode
+        self._looked_at = 0.0
+        self._begin(Cluster(), RuleSet())
+
+    def _begin(self, cluster: Cluster, rules: RuleSet) -> None:
+        self._cluster, self._past = cluster, _Past(cluster)
+        self._incidents = dict(cluster.incidents)  # before the event
+        self._use(rules)
+
+    def _use(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._both = _Both(
+            rules=rules.rules, text=rules.text, digest=rules.digest, changed=self._changed
+        )
 
     def take(self, line: bytes) -> None:
         if line.startswith(b'{"aegis_events"'):
-            self.replay.is_whole = b'"first_number": 1' in line
+            self.replay.is_whole = b'"is_whole": true' in line or b'"first_number": 1}' in line
             return
         if not line.strip():
             return
         try:
-            self._step(decode(_HEAD.sub(b"{", line, count=1)))
+            if state := _STATE.match(line):
+                then = thaw(int(state[1]), b"{" + line[state.end() :])
+                self._begin(then.cluster, then.rules)
+                return
+            self._step(decode_logged(line))
         except UNREADABLE:
             self.replay.unreadable += 1
         self._keep()
 
     def _keep(self) -> None:
-        """Remember the incidents as they are now."""
+        """Remember the incidents as they are now, and forget those that the core has forgotten."""
         cluster = self._cluster
-        for kind, name in cluster.touched:
-            if kind == "incident" and name in cluster.incidents:
+        for name in _touched(cluster):
+            if name in cluster.incidents:
                 self._incidents[name] = cluster.incidents[name]
+        if len(self._incidents) > len(cluster.incidents) + FORGOTTEN_MAX:
+            self._incidents = dict(cluster.incidents)
         cluster.touched.clear()
 
     def _step(self, event: Event) -> None:
@@ -189,29 +211,32 @@ class _Player:
         found.begins_at = found.begins_at or event.at
         found.ends_at = event.at
         if isinstance(event, RulesLoaded):
-            self._rules = rules = parse_text(event.text)
-            self._both = _Both(
-                rules=rules.rules, text=rules.text, digest=rules.digest, changed=self._changed
-            )
-        was_open = set(cluster.open_incidents)
+            self._use(parse_text(event.text))
+        was_open = bool(cluster.open_incidents)
         self._past.add(cluster, self._rules, event)
         self._both.apart.clear()
         step(cluster, self._both, event)
-        touched = {name for kind, name in cluster.touched if kind == "incident"}
         started = isinstance(event, ControllerStarted | RulesLoaded | PolicyChanged)
-        # Without an open incident nothing can be decided anew, but by a fault.
         if event.at < self._since or started:
             return
-        if touched or was_open or isinstance(event, FaultObserved):
-            self._compare(event, touched | was_open)
+        touched = _touched(cluster)
+        # Without an open incident nothing can be decided anew, but by a fault.
+        if touched or isinstance(event, FaultObserved) or (was_open and self._is_due(event.at)):
+            self._compare(event, touched)
 
-    def _compare(self, event: Event, names: set[str]) -> None:
+    def _is_due(self, at: float) -> bool:
+        """Whether it is time to look at what is open, though nothing has happened in it."""
+        return at - self._looked_at >= QUIET_SECONDS
+
+    def _compare(self, event: Event, touched: set[str]) -> None:
         old = new = self._cluster
         if self._mode is not None:
             old, new = self._shadow(self._rules, event), self._shadow(self._changed, event)
         elif self._both.apart:
             new = self._shadow(self._changed, event)
-        for name in sorted(names | (new.incidents.keys() - self._incidents.keys())):
+        if new is not self._cluster:
+            self._looked_at = event.at
+        for name in sorted(touched | _touched(old) | _touched(new)):
             self._note(name, self._incidents.get(name), old, new)
 
     def _shadow(self, rules: RuleSet, event: Event) -> Cluster:
@@ -242,6 +267,11 @@ class _Player:
         seen = len(before.decisions) if before else 0
         one.old = _stronger(one.old, _made(old.incidents.get(name), seen))
         one.new = _stronger(one.new, _made(new.incidents.get(name), seen))
+
+
+def _touched(cluster: Cluster) -> set[str]:
+    """The incidents that the event changed."""
+    return {name for kind, name in cluster.touched if kind == "incident"}
 
 
 def _made(incident: Incident | None, seen: int) -> Iterator[Decision]:

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from aegis.cli import main as cli
+from aegis.cli.rules import simulate
 from aegis.cli.rules.replay import replay
 from aegis.controller.configuration import load_rules, shipped_rules
 from aegis.model import event as ev
@@ -192,6 +193,14 @@ def lost(node="n1", at=10.0, fault_class=FaultClass.GPU_LOST, **more) -> Fault:
 def changed(text: str):
     shipped = {file.name: file.read_text() for file in shipped_rules().glob("*.yaml")}
     return parse(shipped, {"site.yaml": HEAD + text})
+
+
+def test_a_log_that_does_not_reach_back_so_far_says_so():
+    """Who asks for thirty days and gets one is told."""
+    rules = load_rules(shipped_rules())
+    for since, told in ((0.5, True), (15.0, False)):
+        replayed = dict(simulate._summary(replay(story(rules, lost()), rules, since=since)))
+        assert str(replayed["replayed"]).endswith("reaches back no further") == told
 
 
 def test_the_same_rules_answer_the_same():

@@ -1,7 +1,10 @@
 """The event log keeps what it has taken, and forgets only what it may."""
 
+from itertools import pairwise
+
 import pytest
 
+from aegis.controller.retention import SNAPSHOTS_KEPT
 from aegis.controller.store import InUseError, Snapshot, open_store
 from aegis.model.event import Tick
 from aegis.wire import decode
@@ -19,8 +22,10 @@ def ticks(*times):
 
 
 def snapshot(store, number):
+    """After the event of this number, whose time is the same number."""
+    body = b"{}" * 400
     store.save_snapshot(
-        Snapshot(number=number, at=0.0, version="1", rules_digest="", body=b"{}" * 400, intact=True)
+        Snapshot(number=number, at=number, version="1", rules_digest="", body=body, intact=True)
     )
 
 
@@ -60,21 +65,37 @@ def test_what_the_older_snapshot_needs_is_kept(store):
 
 
 def test_old_events_go_by_age_and_by_size(store):
-    """Whichever limit is reached first."""
+    """Whichever limit is reached first; what is left begins at a snapshot."""
     store.append(ticks(*range(1, 11)))
-    snapshot(store, 9)
-    snapshot(store, 10)
-    assert store.retain(before=4.0, bytes_max=1 << 30) == 3
-    assert store.retain(before=0.0, bytes_max=store.bytes - 1) == 1
+    for number in (2, 4, 6, 8, 10):
+        snapshot(store, number)
+    assert store.retain(before=5.5, bytes_max=1 << 30) == 4
+    assert store.retain(before=5.5, bytes_max=1 << 30) == 0
+    assert [one.number for one in store.snapshots()] == [10, 8, 6, 4]
+    assert store.retain(before=0.0, bytes_max=store.bytes - 1) == 2
+    assert [one.number for one in store.snapshots()] == [10, 8, 6]
+    assert store.oldest_at == 7.0
 
 
-def test_only_the_newest_two_snapshots_are_kept(store):
-    """And a damaged one is known by its hash."""
+def test_some_older_snapshots_are_kept_so_that_the_log_can_be_cut_at_one(store):
+    """Spread over all that is kept, the newest two among them."""
+    for number in range(1, 401):
+        snapshot(store, number)
+    numbers = [one.number for one in store.snapshots()][::-1]
+    assert len(numbers) == SNAPSHOTS_KEPT
+    assert (numbers[0], numbers[-2:]) == (1, [399, 400])
+    gaps = [after - before for before, after in pairwise(numbers)]
+    assert max(gaps) < 100
+
+
+def test_a_damaged_snapshot_is_known_by_its_hash(store):
+    """The one before it serves."""
     for number in (1, 2, 3):
         snapshot(store, number)
     with store.transaction() as connection:
         connection.execute("UPDATE snapshots SET body = x'7b' WHERE number = 3")
-    assert [(one.number, one.intact) for one in store.snapshots()] == [(3, False), (2, True)]
+    found = [(one.number, one.intact) for one in store.snapshots()]
+    assert found == [(3, False), (2, True), (1, True)]
 
 
 def test_a_transaction_that_fails_leaves_nothing(store):

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from aegis.model.event import Event
 from aegis.model.job import Assignment, LauncherState
-from aegis.wire import VERSION, Answer, Report, WireError, decode, decode_as, encode, to_jsonable
+from aegis.wire import (
+    VERSION,
+    Answer,
+    Report,
+    WireError,
+    decode,
+    decode_as,
+    decode_logged,
+    encode,
+    to_jsonable,
+)
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 
@@ -26,6 +36,29 @@ def test_every_message_comes_back_as_it_went(kind):
         assert decode_as(kind, encode(message)) == message
 
     check()
+
+
+@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.__name__)
+def test_every_event_comes_back_from_an_exported_log(kind):
+    """Also a fault, whose number in its spool is not its number in the log."""
+
+    @settings(max_examples=20, deadline=None)
+    @given(st.from_type(kind))
+    def check(event):
+        line = encode(event).encode()
+        assert decode_logged(line) == event
+        assert decode_logged(b'{"number":7,' + line[1:]) == event
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b'{"v":1,"type":"Tock"}', b'{"number":1,"v":1,"type":"Tick"}']
+)
+def test_what_is_no_event_of_a_log_is_refused(line):
+    """With the same kind of error."""
+    with pytest.raises(WireError):
+        decode_logged(line)
 
 
 @given(st.from_type(Report))
