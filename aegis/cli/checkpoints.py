@@ -19,7 +19,8 @@ examples:
   aegis checkpoints llama prune --keep 5 --reason "the disk is nearly full"
   aegis checkpoints --folder /shared/llama verify      without a controller
 
-verify ends with 1 where a checkpoint is bad. prune never deletes the newest one that holds.
+verify ends with 1 where a checkpoint is bad or suspect. prune never deletes the newest one that
+holds.
 """
 _VERBS = ("list", "verify", "prune")
 
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         show.as_json(page)
     else:
         _print(page, verb)
-    bad = any(one["state"] == "bad" for one in page["items"])
+    bad = any(one["state"] in ("bad", "suspect") for one in page["items"])
     return Exit.FAILURE if verb == "verify" and bad else Exit.OK
 
 
@@ -128,18 +129,23 @@ def _print(page: dict[str, Any], verb: str) -> None:
 def _row(one: dict[str, Any]) -> tuple[object, ...]:
     if not one["files"]:
         return (one["step"], one["state"], *["-"] * 6, one["reason"])
-    taken = one["taken_at"] or one["at"]
     return (
         one["step"],
         one["state"],
-        f"{show.ago(taken)} ago",
-        size(one["bytes"]),
+        *weight(one),
         one["files"],
         one["world_size"],
         one["generation"],
         f"{1000 * one['stall_seconds']:.0f} ms" if one["stall_seconds"] else "-",
         one["reason"],
     )
+
+
+def weight(one: dict[str, Any]) -> tuple[str, str]:
+    """When it was taken and how large it is, where that is known."""
+    if not one["files"]:
+        return ("-", "-")
+    return (f"{show.ago(one['taken_at'] or one['at'])} ago", size(one["bytes"]))
 
 
 def advice(interval: dict[str, Any]) -> Iterable[tuple[str, object]]:

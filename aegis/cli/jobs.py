@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from aegis.cli import show
-from aegis.cli.checkpoints import advice
+from aegis.cli.checkpoints import advice, weight
 from aegis.cli.client import Client, CommandError, Exit, add_options, guarded, part
 
 _EPILOG = """\
@@ -13,8 +13,17 @@ examples:
   aegis job llama
   aegis jobs restart llama --reason "new data loader"
   aegis jobs exclude-node llama node-7 --reason "slow disk"
+  aegis jobs stop llama --dry-run
   aegis jobs stop llama --reason "data set was wrong"
 """
+
+# Where ranks found what they went on from.
+TIERS = {
+    "memory": "memory",
+    "peer": "a peer's memory",
+    "disk": "local disk",
+    "folder": "checkpoint folder",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (excluded, included):
         verb.add_argument("node")
     for verb in (stopped, restarted, excluded, included):
-        verb.add_argument("--reason", required=True, help="why; kept in the record")
+        why = verb.add_mutually_exclusive_group(required=True)
+        why.add_argument("--reason", help="why; kept in the record")
+        why.add_argument("--dry-run", action="store_true", help="only say what it would do")
     restarted.add_argument("--now", action="store_true", help="without a save: it hangs, say")
 
 
@@ -97,22 +108,23 @@ def run_show(arguments: argparse.Namespace) -> int:
 
 def _attempts(history: dict[str, Any]) -> None:
     show.table(
-        ("GENERATION", "STARTED", "NODES", "RESUMED AT", "LAST STEP", "LOST", "DOWN", "ENDED"),
+        ("GENERATION", "STARTED", "NODES", "RESUMED AT", "FROM", "LAST STEP", "LOST", "DOWN"),
         [
             (
                 lap["generation"],
                 show.moment(lap["started_at"]),
                 ",".join(lap["nodes"]),
                 "-" if lap["resumed_step"] is None else lap["resumed_step"],
+                " + ".join(TIERS[one] for one in lap["resumed_from"]) or "-",
                 lap["last_step"],
                 "-" if lap["steps_lost"] is None else lap["steps_lost"],
                 _seconds(lap["downtime_seconds"]),
-                show.shortened(lap["reason"], 60) if lap["ended_at"] else "(goes on)",
             )
             for lap in history["laps"]
         ],
         "it has had no ranks yet",
     )
+    _ends(history["laps"])
     down = [lap for lap in history["laps"] if lap["downtime_seconds"] is not None]
     if down:
         print()
@@ -132,6 +144,19 @@ def _attempts(history: dict[str, Any]) -> None:
         )
 
 
+def _ends(laps: list[dict[str, Any]]) -> None:
+    """Why each generation ended, whole: what broke first, and what fell with it."""
+    over = [lap for lap in laps if lap["cause"] or lap["ended_at"]]
+    for number, lap in enumerate(over):
+        if not number:
+            print("\nWHY EACH ENDED")
+        incident = f" ({lap['incident']})" if lap["incident"] else ""
+        said = f"{lap['generation']:>4}  {lap['cause'] or lap['reason']}{incident}"
+        print(show.wrapped(said, " " * 6))
+        if lap["victims"]:
+            print(show.wrapped(f"      victims: {', '.join(lap['victims'])}", " " * 6))
+
+
 def _seconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.2f} s"
 
@@ -143,9 +168,12 @@ def _checkpoints(client: Client, job: str) -> None:
     except CommandError as error:
         print(f"\ncheckpoints  {error}")
         return
-    newest = ", ".join(f"step {one['step']} {one['state']}" for one in items[:5])
-    if newest:
-        print(f"\ncheckpoints  {newest} (`aegis checkpoints {job}` tells more)")
+    if items:
+        print()
+        rows = [(one["step"], one["state"], *weight(one), one["reason"]) for one in items[:5]]
+        show.table(("CHECKPOINT", "STATE", "TAKEN", "SIZE", "WHY"), rows, "")
+        more = f"{len(items) - 5} older ones; " if len(items) > 5 else ""
+        print(f"({more}`aegis checkpoints {job} verify` reads every byte)")
 
 
 def run_stop(arguments: argparse.Namespace) -> int:
@@ -172,12 +200,26 @@ def run_include(arguments: argparse.Namespace) -> int:
 
 def _tell(arguments: argparse.Namespace, verb: str, body: dict[str, Any], said: str) -> int:
     path = f"/jobs/{part(arguments.job)}:{verb}"
+    if arguments.dry_run:
+        return _foretell(arguments, {"verb": verb, **body})
     job = Client.of(arguments).post(path, {"reason": arguments.reason, **body})
     if arguments.output == "json":
         show.as_json(job)
     else:
         print(f"{job['spec']['name']} {said} (state: {job['state']})")
     return Exit.OK
+
+
+def _foretell(arguments: argparse.Namespace, asked: dict[str, Any]) -> int:
+    """What it would do, or why it would be refused; nothing is done."""
+    told = Client.of(arguments).get(f"/jobs/{part(arguments.job)}/plan", **asked)
+    if arguments.output == "json":
+        show.as_json(told)
+    elif told["refused"]:
+        print(f"refused: {told['refused']}")
+    else:
+        print("\n".join(f"- {one}" for one in told["hits"]))
+    return Exit.CONFLICT if told["refused"] else Exit.OK
 
 
 def _print(job: dict[str, Any], history: dict[str, Any], interval: dict[str, Any]) -> None:

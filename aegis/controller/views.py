@@ -184,6 +184,15 @@ class Restart:
     at_once: bool = False
 
 
+class JobVerb(StrEnum):
+    """What people ask of a job."""
+
+    STOP = "stop"
+    RESTART = "restart"
+    EXCLUDE_NODE = "exclude-node"
+    INCLUDE_NODE = "include-node"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
     """The node that a job is kept off, or let on again, and why."""

@@ -33,7 +33,9 @@ def _steps(cluster: Cluster, job: Job) -> Job:
     resumed = recovery.resumed_step(cluster, job)
     attempts = job.attempts
     if attempts and resumed is not None and attempts[-1].resumed_step != resumed:
-        attempts = (*attempts[:-1], replace(attempts[-1], resumed_step=resumed))
+        found = recovery.resumed_from(cluster, job)
+        resumes = replace(attempts[-1], resumed_step=resumed, resumed_from=found)
+        attempts = (*attempts[:-1], resumes)
     if attempts and not attempts[-1].first_step_at and all(one.first_step_at for one in ranks):
         trained = max(one.first_step_at for one in ranks)
         attempts = (*attempts[:-1], replace(attempts[-1], first_step_at=trained))

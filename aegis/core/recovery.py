@@ -12,7 +12,7 @@ from aegis.core.words import duration, listed
 from aegis.model.action import Notify
 from aegis.model.fault import Severity
 from aegis.model.incident import EntryKind, Incident, IncidentState
-from aegis.model.job import Job, JobState, LauncherState, Member, RankState
+from aegis.model.job import Job, JobState, LauncherState, Member, RankState, Tier, tiers
 from aegis.model.node import NodeState
 from aegis.model.record import replace
 
@@ -164,6 +164,11 @@ def resumed_step(cluster: Cluster, job: Job) -> int | None:
     if job.spec.log_pattern and known:
         return min(known)
     return min(known) if len(known) == len(job.members) else None
+
+
+def resumed_from(cluster: Cluster, job: Job) -> tuple[Tier, ...]:
+    """Where the ranks of this generation found it, each place once."""
+    return tiers(tier for one in reports(cluster, job) for tier in one.resumed_from)
 
 
 def _reports_steps(job: Job) -> bool:

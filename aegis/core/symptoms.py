@@ -20,6 +20,8 @@ from aegis.model.node import Node
 _LOST = (LauncherPhase.IDLE, LauncherPhase.FAILED)
 ERROR_KEPT = 4000  # characters of a traceback's end
 VICTIM = ("victim", "yes")  # among a fault's details
+VICTIMS = "victims"  # the same, of those that ended of it on its node: their ranks
+ERROR_OUTPUT = "error output"  # where a rank's own words come from
 
 
 def of_job(cluster: Cluster, job: Job) -> list[Fault]:
@@ -111,7 +113,7 @@ def _of_failure(job: Job, node: Node, failure: RankFailure) -> Fault:
     if lines:
         tail = failure.error[-ERROR_KEPT:]
         told = lines[0] if lines[0].startswith(CRASH) else lines[-1]
-        evidence.append(Evidence(source="error output", text=told, after=tail))
+        evidence.append(Evidence(source=ERROR_OUTPUT, text=told, after=tail))
     if failure.victims:
         ranks, verb = ("rank", "is its victim") if len(failure.victims) == 1 else (
             "ranks", "are its victims",
@@ -127,8 +129,13 @@ def _of_failure(job: Job, node: Node, failure: RankFailure) -> Fault:
         boot_id=node.boot_id,
         job=job.spec.name,
         evidence=tuple(evidence),
-        details=(VICTIM,) if failure.victim else (),
+        details=_details(failure),
     )
+
+
+def _details(failure: RankFailure) -> tuple[tuple[str, str], ...]:
+    ranks = " ".join(map(str, failure.victims))
+    return (*((VICTIM,) if failure.victim else ()), *(((VICTIMS, ranks),) if ranks else ()))
 
 
 def _how_it_ended(failure: RankFailure) -> str:

@@ -1,5 +1,6 @@
 """A training job, its launchers, and the generation of ranks that runs it now."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -43,6 +44,21 @@ class StopKind(StrEnum):
 
     SAVING = "saving"  # SIGTERM, a checkpoint at the next step boundary within the grace, then kill
     NOW = "now"  # kill at once: a save would keep corrupt tensors with perfect hashes
+
+
+class Tier(StrEnum):
+    """Where a rank found what it restored."""
+
+    MEMORY = "memory"  # of its own launcher
+    PEER = "peer"  # memory of another node
+    DISK = "disk"  # a local disk
+    FOLDER = "folder"  # the checkpoint folder
+
+
+def tiers(found: Iterable[Tier | None]) -> tuple[Tier, ...]:
+    """Each of them once, the nearest first."""
+    known = set(found)
+    return tuple(tier for tier in Tier if tier in known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +195,7 @@ class LauncherState:
     stopped_at: float = 0.0  # when the last rank of the generation was gone, node's clock
     failure: RankFailure | None = None
     resumed_step: int | None = None  # what its ranks restored in this generation; None: not yet
+    resumed_from: tuple[Tier, ...] = ()  # where they found it; (): nowhere, or they do not say
     checkpoint_step: int = 0  # newest committed and verified checkpoint it knows of
     checkpoint_at: float = 0.0
     checkpoint_stall_seconds: float = 0.0  # for which the newest kept the loop waiting; 0: unknown
@@ -244,6 +261,7 @@ class Attempt:
     nodes: tuple[str, ...]
     started_at: float
     resumed_step: int | None = None
+    resumed_from: tuple[Tier, ...] = ()  # where its ranks found that; (): they do not say
     ended_at: float | None = None
     last_step: int = 0
     reason: str = ""  # why it ended

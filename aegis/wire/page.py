@@ -14,7 +14,7 @@ before and after, never takes half a record for a whole one.
          · f64 loaded_at · first_step_at · last_step_at · checkpoint_at
          · f64 moved_at on the monotonic clock · f64 own_seconds · i64 first step whose loss was
          no finite number (-1: none) · f64 that loss · f64 checkpoint_stall_seconds
-         · f64 checkpoint_durable_seconds
+         · f64 checkpoint_durable_seconds · u32 where the resumed step was found (0: not said)
 
 The clock for "how long has nothing moved" is the monotonic one, which rank and launcher share.
 """
@@ -23,16 +23,17 @@ import math
 import struct
 from dataclasses import dataclass
 
-from aegis.model.job import RankPhase
+from aegis.model.job import RankPhase, Tier
 
 PAGE_BYTES = 4096
 MAGIC = b"AEGISPG1"
 _COUNT = struct.Struct("<Q")
 _COUNT_AT = 8
 _STOP_AT = 16
-_RECORD = struct.Struct("<IHHqqqdddddddqddd")
+_RECORD = struct.Struct("<IHHqqqdddddddqdddI")
 _SLOTS_AT = (64, 192)
 _PHASES = tuple(RankPhase)
+_TIERS = (None, *Tier)
 _NUMBERS = {phase: number for number, phase in enumerate(_PHASES)}
 _REJECTED_MAX = 0xFFFF
 _READS_MAX = 8  # a writer would have to write twice within each of as many reads
@@ -46,6 +47,7 @@ class Progress:
     rejected: int = 0  # checkpoints passed over; they are described in a file beside the page
     step: int = 0
     resumed_step: int | None = None
+    resumed_from: Tier | None = None  # where that was found; None: nowhere, or it does not say
     checkpoint_step: int = 0
     loss: float | None = None  # as it was given: it may be NaN
     loaded_at: float = 0.0
@@ -88,6 +90,7 @@ def write(page: bytearray | memoryview, count: int, progress: Progress) -> None:
         progress.bad_loss,
         progress.checkpoint_stall_seconds,
         progress.checkpoint_durable_seconds,
+        _TIERS.index(progress.resumed_from),
     )
     _COUNT.pack_into(page, _COUNT_AT, count)
 
@@ -118,12 +121,13 @@ def read(page: bytes | bytearray | memoryview) -> Progress | None:
 
 def _progress(record: tuple[int | float, ...]) -> Progress:
     phase, rejected, has_loss, step, resumed, checkpoint_step, loss, *rest = record
-    *times, own_seconds, bad_step, bad_loss, stall, durable = rest
+    *times, own_seconds, bad_step, bad_loss, stall, durable, tier = rest
     return Progress(
         phase=_PHASES[int(phase)],
         rejected=int(rejected),
         step=int(step),
         resumed_step=None if resumed < 0 else int(resumed),
+        resumed_from=_TIERS[int(tier)],
         checkpoint_step=int(checkpoint_step),
         loss=float(loss) if has_loss else None,
         loaded_at=times[0],

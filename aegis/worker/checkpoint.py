@@ -108,7 +108,7 @@ class Checkpointer:
             return 0
         at = found.marker.at if isinstance(found, Candidate) else found.taken_at
         self._session.committed(found.step, at)
-        self._session.loaded(found.step)
+        self._session.loaded(found.step, self._restoring.tier_of(found))
         return found.step
 
     # ── saving ──

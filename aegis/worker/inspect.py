@@ -17,6 +17,7 @@ from aegis.worker.fence import FenceError, read_fence
 from aegis.worker.folder import Candidate, Damaged
 
 COMPLETE, VERIFIED, BAD, UNFINISHED = "complete", "verified", "bad", "unfinished"
+SUSPECT = "suspect"
 _FAILED = 1
 
 
@@ -30,8 +31,9 @@ class Finding:
 
     step: int
     path: str
-    state: str  # complete: its description holds; verified: so does every byte; bad; unfinished
-    reason: str = ""  # why it is bad
+    state: str  # complete: its description holds; verified: so does every byte; bad; unfinished;
+    # suspect: whatever its bytes, it is passed over
+    reason: str = ""  # why it is bad or suspect
     bytes: int = 0
     files: int = 0
     at: float = 0.0
@@ -55,7 +57,8 @@ def findings(folder: Path) -> list[Finding]:
 
 def _describe(one: Candidate | Damaged) -> Finding:
     if isinstance(one, Damaged):
-        return Finding(step=one.step, path=str(one.path), state=BAD, reason=one.reason)
+        state = SUSPECT if (one.path / files.SUSPECT).is_file() else BAD
+        return Finding(step=one.step, path=str(one.path), state=state, reason=one.reason)
     marker = one.marker
     return Finding(
         step=one.step,

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aegis.model.job import RankPhase, RejectedCheckpoint
+from aegis.model.job import RankPhase, RejectedCheckpoint, Tier
 from aegis.wire import to_jsonable
 from aegis.wire.page import PAGE_BYTES, Progress, stop_announced, write
 from aegis.worker.fence import Fence
@@ -82,9 +82,10 @@ class Session:
         finally:
             self.progress.own_seconds += time.monotonic() - begun
 
-    def loaded(self, step: int) -> None:
+    def loaded(self, step: int, found: Tier | None = None) -> None:
         """The state is there, restored from this step or made anew for step 0."""
         self.progress.step = max(self.progress.step, step)
+        self.progress.resumed_from = found
         self._settle(step, time.time())
         self.enter(RankPhase.TRAINING)
 

@@ -13,8 +13,8 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint import FileSystemReader
 from torch.distributed.checkpoint.api import CheckpointException
 
-from aegis.model.job import RejectedCheckpoint
-from aegis.worker import assemble
+from aegis.model.job import RejectedCheckpoint, Tier
+from aegis.worker import assemble, shelf
 from aegis.worker import folder as files
 from aegis.worker.contents import Contents
 from aegis.worker.folder import Candidate, Damaged
@@ -58,6 +58,17 @@ class Restoring:
                 continue
             break
         return found
+
+    def tier_of(self, found: Found) -> Tier:
+        """Where this rank had its shard of it from; one that saved none speaks of the first's."""
+        if isinstance(found, Candidate):
+            return Tier.FOLDER
+        first = next(iter(found.copies.values()))
+        copy = found.copies.get(self._ranks.rank, first)[0]
+        kind = copy.kept.path.parent.name
+        if kind == shelf.OWN and copy.node == self._tiers.home.node:
+            return Tier.MEMORY
+        return Tier.DISK if kind == shelf.DISK else Tier.PEER
 
     def latest(self) -> Found | None:
         """The newest complete and verified one; those passed over are told. Together."""

@@ -31,6 +31,7 @@ from socket import socket
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar, overload
 
+from aegis.model.job import Tier
 from aegis.worker import progress, rank
 from aegis.worker.rank import RankOrder
 
@@ -141,13 +142,13 @@ class _Survivor:
         self.generation = session.fence.generation
         loaded = session.loaded
 
-        def note(step: int) -> None:
+        def note(step: int, found: Tier | None = None) -> None:
             self.restores = True
             if self.woken and step == 0:
                 raise NothingToRestoreError(
                     "no checkpoint holds, and this process has trained already: it starts anew"
                 )
-            loaded(step)
+            loaded(step, found)
 
         session.loaded = note  # type: ignore[method-assign]
         self._tell(event="survives", seconds=seconds)

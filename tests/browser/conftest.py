@@ -3,6 +3,7 @@
 import shutil
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from played_fleet import Checkpoints, Controller, PlayedNode, wait
 
 from aegis.model.job import JobSpec
+from aegis.worker import folder as files
+from aegis.worker.fence import Fence
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = ROOT / "aegis" / "controller" / "static"
@@ -84,6 +87,7 @@ class Stage:
             port = probe.getsockname()[1]
         self.controller = Controller(folder=folder, port=port, policy=policy)
         self.checkpoints = Checkpoints()
+        self.folder = folder / "checkpoints"
         self.nodes: dict[str, PlayedNode] = {}
 
     @property
@@ -92,7 +96,11 @@ class Stage:
 
     def fill(self) -> None:
         """Three nodes of a job of two, and one that belongs to none."""
-        spec = JobSpec(name=JOB, nodes=2, ranks_per_node=2, spares=1, owner="mira")
+        self.folder.mkdir()
+        spec = JobSpec(
+            name=JOB, nodes=2, ranks_per_node=2, spares=1, owner="mira", command="train.py --deep",
+            checkpoint_folder=str(self.folder),
+        )  # fmt: skip
         for number in range(1, 5):
             name = f"gpu-000{number}"
             self.nodes[name] = PlayedNode(
@@ -110,6 +118,18 @@ class Stage:
     def member(self, place: int) -> PlayedNode:
         """The node that holds this place in the job."""
         return self.nodes[self.job()["members"][place]["node"]]
+
+    def keep(self, step: int, generation: int = 1) -> Path:
+        """A real checkpoint in the job's folder."""
+        fence = Fence(job=JOB, generation=generation, epoch=1)
+        saving = files.saving_path(self.folder, step, fence)
+        saving.mkdir()
+        for rank in range(4):
+            (saving / f"__{rank}_0.distcp").write_bytes(bytes([rank]) * 300_000)
+        written = {path.name: files.measure(path) for path in saving.iterdir()}
+        at = time.time()
+        files.commit(self.folder, step, fence, written, 4, taken_at=at, stall_seconds=0.02)
+        return self.folder / f"step-{step:08d}"
 
     def closed(self, fault_class: str):
         """Wait for the incident of this class to be over."""
@@ -154,6 +174,7 @@ def told_stage(browser, tmp_path_factory):
     stage = Stage(tmp_path_factory.mktemp("told"), ENFORCE)
     stage.controller.start()
     stage.fill()
+    stage.keep(20)
     stage.checkpoints.spoil("shard 1 of rank 2: hash differs")
     stage.member(1).uncorrectable_error(5)
     stage.closed("gpu.ecc.uncorrectable")

@@ -11,13 +11,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from aegis.controller.views import IncidentView, Summary
+from aegis.controller.api.checkpoints import CheckpointPage
+from aegis.controller.views import IncidentView, JobVerb, Summary
+from aegis.core.history import History
+from aegis.core.job_plan import JobPlan
 from aegis.model.incident import Incident
 from aegis.model.job import Job
 from aegis.model.node import Node
 
 FILE = Path(__file__).resolve().parents[2] / "dashboards" / "web" / "src" / "types.ts"
-ROOTS = (Incident, IncidentView, Job, Node, Summary)
+ROOTS = (CheckpointPage, History, Incident, IncidentView, Job, JobPlan, JobVerb, Node, Summary)
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 HEAD = (
     "// Written from the API's dataclasses by `python tests/browser/model_types.py`; do not edit.\n"

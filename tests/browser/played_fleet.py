@@ -27,6 +27,7 @@ from aegis.model.job import (
     RankPhase,
     RankState,
     RejectedCheckpoint,
+    Tier,
 )
 from aegis.model.node import Device, Health, NodeReport, Sender
 from aegis.wire import Answer, Report, SpooledFault, decode_as, encode
@@ -222,14 +223,14 @@ class PlayedNode:
             self.conditions = []
             self.devices[-1] = replace(self.devices[-1], health=Health.HEALTHY, detail="")
 
-    def kill_rank(self, rank: int) -> None:
-        """One rank dies; its launcher ends the others."""
+    def kill_rank(self, rank: int, *, error: str = "", victims: tuple[int, ...] = ()) -> None:
+        """One rank dies, with words or without; its launcher ends the others."""
         with self._lock:
             assert self.launcher is not None
             failure = RankFailure(
                 generation=self.launcher.generation, rank=rank, at=time.time(), signal=9,
                 last_step=max(one.step for one in self.launcher.ranks),
-                text=f"rank {rank} was killed by SIGKILL",
+                text=f"rank {rank} was killed by SIGKILL", error=error, victims=victims,
             )  # fmt: skip
             self.launcher = replace(
                 self.launcher, phase=LauncherPhase.FAILED, ranks=(), failure=failure,
@@ -362,7 +363,10 @@ class PlayedNode:
         resumed = launcher.resumed_step
         if resumed is None:
             resumed, rejected = self.checkpoints.restore()
-            launcher = replace(launcher, resumed_step=resumed, rejected=rejected)
+            found = (Tier.MEMORY,) if resumed else ()
+            launcher = replace(
+                launcher, resumed_step=resumed, resumed_from=found, rejected=rejected
+            )
         steps = 0 if now < first else 1 + int((now - first) / self.step_seconds)
         step = resumed + steps
         ranks = tuple(

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -114,8 +114,16 @@ async def _look(here: Services, name: str, verb: str, *words: str) -> Checkpoint
         job=name,
         folder=job.spec.checkpoint_folder,
         interval=interval(here.cluster, job),
-        items=_CHECKPOINTS.validate_python(items),
+        items=tuple(_doubted(job, one) for one in _CHECKPOINTS.validate_python(items)),
     )
+
+
+def _doubted(job: Job, one: Checkpoint) -> Checkpoint:
+    """The next restore passes over what is suspect; only then is it marked in the folder."""
+    by_suspect = one.files > 0 and one.generation <= job.suspect_generation
+    if not job.suspect_since or not by_suspect or one.taken_at < job.suspect_since:
+        return one
+    return replace(one, state="suspect", reason="taken since a device was last read as good")
 
 
 def _job(here: Services, name: str) -> Job:

@@ -1,7 +1,9 @@
 """Jobs."""
 
+import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any, assert_never
 
 from fastapi import APIRouter
 
@@ -11,8 +13,8 @@ from aegis.controller.api.paging import Cursor, Limit, page
 from aegis.controller.problems import RESPONSES, not_found
 from aegis.controller.services import Services
 from aegis.controller.tokens import Token
-from aegis.controller.views import Exclusion, JobPage, Reason, Restart
-from aegis.core import history
+from aegis.controller.views import Exclusion, JobPage, JobVerb, Reason, Restart
+from aegis.core import history, job_plan
 from aegis.model.event import Event, JobNodeExcluded, JobRestarted, JobStopped
 from aegis.model.job import Job
 
@@ -36,6 +38,26 @@ async def show_job(name: str, here: Here) -> Job:
 async def tell_history(name: str, here: Here) -> history.History:
     """Its generations: how far each came, the steps lost with it, the downtime by phase."""
     return history.of_job(here.cluster, _job(here, name))
+
+
+@router.get("/jobs/{name}/plan")
+async def tell_plan(
+    name: str, verb: JobVerb, here: Here, node: str = "", *, at_once: bool = False
+) -> job_plan.JobPlan:
+    """What a verb would do to the job now, or why it would be refused. Nothing is done."""
+    _job(here, name)
+    said: dict[str, Any] = {"at": time.time(), "job": name, "actor": "", "reason": ""}
+    match verb:
+        case JobVerb.STOP:
+            return job_plan.plan(here.cluster, JobStopped(**said))
+        case JobVerb.RESTART:
+            return job_plan.plan(here.cluster, JobRestarted(**said, at_once=at_once))
+        case JobVerb.EXCLUDE_NODE | JobVerb.INCLUDE_NODE:
+            excluded = verb is JobVerb.EXCLUDE_NODE
+            event = JobNodeExcluded(**said, node=node, excluded=excluded)
+            return job_plan.plan(here.cluster, event)
+        case _:
+            assert_never(verb)
 
 
 @router.post("/jobs/{name}:stop")

@@ -24,6 +24,7 @@ from aegis.model.job import (
     RankState,
     RejectedCheckpoint,
     World,
+    tiers,
 )
 from aegis.wire import stacks
 from aegis.wire.page import PAGE_BYTES, Progress, announce_stop, blank, in_words, read
@@ -310,6 +311,7 @@ class Generation:
             stopped_at=self.stopped_at,
             failure=self.failure,
             resumed_step=self.resumed_step,
+            resumed_from=tiers(rank.progress.resumed_from for rank in self.ranks),
             checkpoint_step=checkpoint_step,
             checkpoint_at=checkpoint_at,
             checkpoint_stall_seconds=max(

@@ -1,6 +1,16 @@
 // What the controller answers under /api/v1: the model's objects, and what it adds to them.
 
-import type { Incident, IncidentView, Job, Node, Summary } from "./types";
+import type {
+  CheckpointPage,
+  History,
+  Incident,
+  IncidentView,
+  Job,
+  JobPlan,
+  JobVerb,
+  Node,
+  Summary,
+} from "./types";
 
 export const ROOT = "/api/v1";
 
@@ -20,15 +30,22 @@ export class ApiError extends Error {
   }
 }
 
-async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+/** What to show of an error; nothing where nobody waits for the answer any more. */
+export function problemIn(error: unknown, signal: AbortSignal): ApiError | null {
+  if (signal.aborted) return null;
+  if (error instanceof ApiError) return error;
+  throw error;
+}
+
+const get = <T>(path: string, signal?: AbortSignal): Promise<T> =>
+  ask(path, { headers: { accept: "application/json" }, ...(signal && { signal }) });
+
+async function ask<T>(path: string, request: RequestInit): Promise<T> {
   let response: Response;
   try {
-    response = await fetch(ROOT + path, {
-      headers: { accept: "application/json" },
-      ...(signal && { signal }),
-    });
+    response = await fetch(ROOT + path, request);
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (request.signal?.aborted) throw error;
     throw new ApiError(
       0,
       "The controller cannot be reached.",
@@ -72,3 +89,62 @@ export const fetchIncidents = (cursor: string): Promise<Page<Incident>> =>
 
 export const fetchIncident = (id: string, signal: AbortSignal): Promise<IncidentView> =>
   get(`/incidents/${encodeURIComponent(id)}`, signal);
+
+const ofJob = (name: string): string => `/jobs/${encodeURIComponent(name)}`;
+
+export const fetchHistory = (job: string, signal: AbortSignal): Promise<History> =>
+  get(`${ofJob(job)}/history`, signal);
+
+export const fetchCheckpoints = (job: string, signal: AbortSignal): Promise<CheckpointPage> =>
+  get(`${ofJob(job)}/checkpoints`, signal);
+
+/** What is asked of a job, beside whose it is and why. */
+export interface Asked {
+  readonly verb: JobVerb;
+  readonly node?: string;
+  readonly at_once?: boolean;
+}
+
+export function fetchPlan(job: string, asked: Asked, signal: AbortSignal): Promise<JobPlan> {
+  const words = new URLSearchParams({ verb: asked.verb });
+  if (asked.node) words.set("node", asked.node);
+  if (asked.at_once) words.set("at_once", "true");
+  return get(`${ofJob(job)}/plan?${words}`, signal);
+}
+
+/** Change something, once however often it is sent with this key. */
+function post<T>(path: string, body: unknown, token: string, key: string): Promise<T> {
+  return ask(path, {
+    method: "POST",
+    headers: {
+      accept: "application/json",
+      "content-type": "application/json",
+      "idempotency-key": key,
+      ...(token && { authorization: `Bearer ${token}` }),
+    },
+    body: JSON.stringify(body),
+  });
+}
+
+export function askOfJob(
+  job: string,
+  { verb, ...asked }: Asked,
+  reason: string,
+  token: string,
+  key: string,
+): Promise<Job> {
+  return post(`${ofJob(job)}:${verb}`, { ...asked, reason }, token, key);
+}
+
+export const verifyCheckpoints = (
+  job: string,
+  token: string,
+  key: string,
+): Promise<CheckpointPage> => post(`${ofJob(job)}/checkpoints:verify`, {}, token, key);
+
+/** Drawn anew for each request; works without HTTPS, too. */
+export function newKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+}

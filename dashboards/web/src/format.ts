@@ -84,6 +84,16 @@ export function loss(value: number): string {
   return value.toPrecision(4);
 }
 
+/** Bytes as the command says them: "1.5 GiB". */
+export function size(bytes: number): string {
+  let amount = bytes;
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (amount < 1024) return `${unit === "B" ? amount : amount.toFixed(1)} ${unit}`;
+    amount /= 1024;
+  }
+  return `${amount.toFixed(1)} TiB`;
+}
+
 /** "a, b and c". */
 export function listed(names: readonly string[]): string {
   return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;

@@ -15,6 +15,7 @@ import "./styles/base.css";
 import "./styles/shell.css";
 import "./styles/parts.css";
 import "./styles/incident.css";
+import "./styles/job.css";
 
 interface Found {
   readonly title: string;

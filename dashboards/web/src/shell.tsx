@@ -260,7 +260,10 @@ function Help({ dialog }: { dialog: RefObject<HTMLDialogElement | null> }) {
             <dd>These keys</dd>
           </div>
         </dl>
-        <p class="faint">This page only shows. What changes something is done with `aegis`.</p>
+        <p class="faint">
+          Jobs are stopped, restarted and moved on their pages, with an operator’s token. What else
+          changes something is done with <code>aegis</code>.
+        </p>
         <button type="submit" class="button">
           Close
         </button>

@@ -92,6 +92,11 @@ export function start(): void {
   addEventListener("pagehide", remember);
 }
 
+/** Say something to those who listen to the page. */
+export function announce(text: string): void {
+  change({ announcement: text });
+}
+
 // The stream
 
 function connect(): void {

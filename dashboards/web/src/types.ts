@@ -22,12 +22,34 @@ export interface Attempt {
   readonly nodes: readonly string[];
   readonly started_at: number;
   readonly resumed_step: number | null;
+  readonly resumed_from: readonly Tier[];
   readonly ended_at: number | null;
   readonly last_step: number;
   readonly reason: string;
   readonly incident: string | null;
   readonly stop_at: number;
   readonly first_step_at: number;
+}
+
+export interface Checkpoint {
+  readonly step: number;
+  readonly path: string;
+  readonly state: string;
+  readonly reason: string;
+  readonly bytes: number;
+  readonly files: number;
+  readonly at: number;
+  readonly taken_at: number;
+  readonly stall_seconds: number;
+  readonly generation: number;
+  readonly world_size: number;
+}
+
+export interface CheckpointPage {
+  readonly job: string;
+  readonly folder: string;
+  readonly interval: Interval;
+  readonly items: readonly Checkpoint[];
 }
 
 export interface Condition {
@@ -228,6 +250,12 @@ export type Health =
   | "unhealthy"
   | "unknown";
 
+export interface History {
+  readonly laps: readonly Lap[];
+  readonly steps_lost: number;
+  readonly downtime_seconds: number;
+}
+
 export interface Incident {
   readonly id: string;
   readonly state: IncidentState;
@@ -308,6 +336,17 @@ export interface IncidentView {
   readonly check: readonly string[];
 }
 
+export interface Interval {
+  readonly advised_seconds: number | null;
+  readonly advised_steps: number | null;
+  readonly reason: string;
+  readonly stall_seconds: number | null;
+  readonly durable_seconds: number | null;
+  readonly failure_seconds: number | null;
+  readonly is_bound: boolean;
+  readonly now_seconds: number | null;
+}
+
 export interface Job {
   readonly spec: JobSpec;
   readonly state: JobState;
@@ -350,6 +389,11 @@ export interface Job {
   readonly attempts: readonly Attempt[];
 }
 
+export interface JobPlan {
+  readonly refused: string;
+  readonly hits: readonly string[];
+}
+
 export interface JobSpec {
   readonly name: string;
   readonly nodes: number;
@@ -369,6 +413,29 @@ export type JobState =
   | "stopping"
   | "done"
   | "failed";
+
+export type JobVerb =
+  | "stop"
+  | "restart"
+  | "exclude-node"
+  | "include-node";
+
+export interface Lap {
+  readonly generation: number;
+  readonly nodes: readonly string[];
+  readonly started_at: number;
+  readonly ended_at: number | null;
+  readonly resumed_step: number | null;
+  readonly resumed_from: readonly Tier[];
+  readonly last_step: number;
+  readonly steps_lost: number | null;
+  readonly reason: string;
+  readonly incident: string | null;
+  readonly cause: string;
+  readonly victims: readonly string[];
+  readonly downtime: Readonly<Record<string, number | null>>;
+  readonly downtime_seconds: number | null;
+}
 
 export type LauncherPhase =
   | "idle"
@@ -391,6 +458,7 @@ export interface LauncherState {
   readonly stopped_at: number;
   readonly failure: RankFailure | null;
   readonly resumed_step: number | null;
+  readonly resumed_from: readonly Tier[];
   readonly checkpoint_step: number;
   readonly checkpoint_at: number;
   readonly checkpoint_stall_seconds: number;
@@ -699,6 +767,12 @@ export interface Suppressed {
   readonly merged: number;
   readonly dropped: number;
 }
+
+export type Tier =
+  | "memory"
+  | "peer"
+  | "disk"
+  | "folder";
 
 export type Unanswered =
   | "hold"

@@ -9,6 +9,7 @@ import type {
   NodeState,
   Remedy,
   Severity,
+  Tier,
 } from "./types";
 
 export type Tone = "ok" | "info" | "warn" | "error" | "fatal" | "mute";
@@ -31,6 +32,22 @@ export const JOB_STATES: Record<JobState, { tone: Tone; means: string }> = {
   stopping: { tone: "info", means: "ranks are being stopped" },
   done: { tone: "mute", means: "every rank ended well" },
   failed: { tone: "error", means: "given up" },
+};
+
+// Where ranks found what they went on from; `aegis job` says the same.
+export const TIERS: Record<Tier, string> = {
+  memory: "memory",
+  peer: "a peer’s memory",
+  disk: "local disk",
+  folder: "checkpoint folder",
+};
+
+export const CHECKPOINT_STATES: Readonly<Record<string, { tone: Tone; means: string }>> = {
+  complete: { tone: "ok", means: "its description holds; its bytes were not read now" },
+  verified: { tone: "ok", means: "every byte was read and is what was written" },
+  bad: { tone: "error", means: "it does not hold, and is passed over" },
+  suspect: { tone: "warn", means: "taken since a device was last read as good: passed over" },
+  unfinished: { tone: "mute", means: "still being written, or left by a rank that ended" },
 };
 
 export const INCIDENT_STATES: Record<IncidentState, { tone: Tone; means: string }> = {

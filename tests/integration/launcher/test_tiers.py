@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from aegis.model.job import LauncherPhase
+from aegis.model.job import LauncherPhase, Tier
 from aegis.worker import shelf
 from aegis.worker.inspect import findings
 
@@ -46,6 +46,7 @@ def test_memory_outlives_its_rank(stage, train, uninterrupted):
     stage.begin("a")
     stage.trains("a")
     assert stage.state("a").resumed_step >= 20
+    assert stage.state("a").resumed_from == (Tier.MEMORY,)
     assert stage.phase("a", LauncherPhase.DONE).checkpoint_step == 60
     trained = stage.trained()
     assert [loss for _, loss, _ in trained] == [uninterrupted[step] for step, _, _ in trained]
@@ -68,6 +69,7 @@ def test_a_peer_s_copy_outlives_its_node(stage, train, uninterrupted):
     stage.begin("a", "c")
     stage.trains("a", "c")
     assert stage.state("c").resumed_step >= 20
+    assert stage.state("c").resumed_from == (Tier.PEER,)
     assert stage.phase("c", LauncherPhase.DONE).checkpoint_step == 60
     trained = stage.trained()
     assert [loss for _, loss, _ in trained] == [uninterrupted[step] for step, _, _ in trained]

@@ -32,17 +32,20 @@ def told(found):
 
 
 def test_what_lies_there_is_told_without_reading_shards(tmp_path) -> None:
-    """The newest first; what is only half written is called so."""
+    """The newest first; what is only half written, or not to be trusted, is called so."""
     commit(tmp_path, 10)
     (commit(tmp_path, 20) / "manifest.json").unlink()
     (commit(tmp_path, 30) / "__0_0.distcp").write_text("what was not written")
     write(tmp_path, 40)
-    found = findings(tmp_path)
-    assert told(found) == [(40, "unfinished"), (30, "complete"), (20, "bad"), (10, "complete")]
-    assert found[2].reason == "manifest.json is missing"
-    assert (found[3].files, found[3].world_size, found[3].generation) == (3, 2, 2)
-    assert (found[3].taken_at, found[3].stall_seconds) == (7.0, 0.05)
-    assert found[3].bytes == sum(path.stat().st_size for path in tmp_path.glob("*10/[_.]*"))
+    files.mark_suspect(commit(tmp_path, 50), "taken after an error")
+    unfinished, suspect, *found = findings(tmp_path)
+    assert told([unfinished, suspect]) == [(40, "unfinished"), (50, "suspect")]
+    assert suspect.reason == "taken after an error"
+    assert told(found) == [(30, "complete"), (20, "bad"), (10, "complete")]
+    assert found[1].reason == "manifest.json is missing"
+    assert (found[2].files, found[2].world_size, found[2].generation) == (3, 2, 2)
+    assert (found[2].taken_at, found[2].stall_seconds) == (7.0, 0.05)
+    assert found[2].bytes == sum(path.stat().st_size for path in tmp_path.glob("*10/[_.]*"))
 
 
 def test_every_byte_is_compared(tmp_path) -> None:

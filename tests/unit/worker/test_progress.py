@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from aegis.model.job import RankPhase, RejectedCheckpoint
+from aegis.model.job import RankPhase, RejectedCheckpoint, Tier
 from aegis.wire.page import blank, in_words, read
 from aegis.worker import progress
 
@@ -35,12 +35,12 @@ def test_with_one_it_is_on_the_page(opened, monkeypatch, tmp_path) -> None:
         assert session.fence.height == (4, 2)
         assert read(path.read_bytes()).phase is RankPhase.LOADING
         session.reject([RejectedCheckpoint(step=20, path="p", reason="r")])
-        session.loaded(10)
+        session.loaded(10, Tier.PEER)
         session.step(11, loss=float("nan"))
         written = read(path.read_bytes())
         assert (written.phase, written.step, written.resumed_step) == (RankPhase.TRAINING, 11, 10)
     assert read(path.read_bytes()).phase is RankPhase.ENDING
-    assert written.rejected == 1
+    assert (written.rejected, written.resumed_from) == (1, Tier.PEER)
     assert (in_words(written.loss), written.bad_loss_step) == ("NaN", 11)
     assert written.loaded_at <= written.first_step_at
     told = json.loads(progress.rejected_path(path).read_text())

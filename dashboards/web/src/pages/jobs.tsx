@@ -1,13 +1,16 @@
 // The jobs, and one job: where it is, how its loss runs, what ended each of its generations.
 
-import { useNow } from "../clock";
-import { count, loss } from "../format";
-import { JobRows, JobStateBadge, lasted } from "../parts/jobs";
+import { count, duration, loss, plural } from "../format";
+import { Attempts } from "../parts/attempts";
+import { Checkpoints } from "../parts/checkpoints";
+import { JobRows, JobStateBadge } from "../parts/jobs";
 import { LossChart } from "../parts/loss";
-import { Age, Empty, IncidentLink, NodeLink, Section, Time } from "../parts/small";
+import { AsStarted, Members } from "../parts/members";
+import { Age, Empty, IncidentLink, Section } from "../parts/small";
+import { JobVerbs } from "../parts/verbs";
 import { usePreferences } from "../preferences";
 import { lossesOf, type State } from "../store";
-import type { Attempt, Job } from "../types";
+import type { Job } from "../types";
 import { sentence } from "../words";
 
 export function JobsPage({ store }: { store: State }) {
@@ -44,26 +47,36 @@ export function JobPage({ name, store }: { name: string; store: State }) {
       <div class="page-head">
         <h1>{job.spec.name}</h1>
         <JobStateBadge job={job} />
-        {job.reason && <p class="page-note">{sentence(job.reason)}</p>}
+        <p class="page-note">
+          {job.reason && sentence(job.reason)} {job.incident && <IncidentLink id={job.incident} />}
+        </p>
+        <JobVerbs job={job} />
       </div>
       <JobFigures job={job} />
-      <Section
-        title="Loss"
-        id="loss"
-        aside={<span class="faint">since this page was opened · shaded: steps done again</span>}
-      >
-        {points.length > 1 ? (
-          <LossChart points={points} attempts={job.attempts} theme={theme} />
-        ) : (
-          <Empty>
-            The controller keeps only the newest loss, so the curve begins when this page is opened.
-            It grows with every step that the ranks report.
-          </Empty>
-        )}
-      </Section>
-      <Section title="Attempts" id="attempts" aside={<span class="faint">newest first</span>}>
-        <Attempts job={job} />
-      </Section>
+      <div class="story">
+        <div class="story-main">
+          <Attempts job={job} />
+          <Section
+            title="Loss"
+            id="loss"
+            aside={<span class="faint">since this page was opened · shaded: steps done again</span>}
+          >
+            {points.length > 1 ? (
+              <LossChart points={points} attempts={job.attempts} theme={theme} />
+            ) : (
+              <Empty>
+                The controller keeps only the newest loss, so the curve begins when this page is
+                opened. It grows with every step that the ranks report.
+              </Empty>
+            )}
+          </Section>
+          <Checkpoints job={job} />
+        </div>
+        <div class="story-side">
+          <Members job={job} store={store} />
+          <AsStarted job={job} />
+        </div>
+      </div>
     </>
   );
 }
@@ -77,11 +90,12 @@ function JobFigures({ job }: { job: Job }) {
         <dd>{count(job.step)}</dd>
         <dd class="tile-note">
           <Age at={job.progress_at} />
+          {job.step_seconds > 0 && ` · ${duration(job.step_seconds)} each`}
         </dd>
       </div>
       <div>
         <dt>Loss</dt>
-        <dd>{job.loss === null ? "—" : loss(job.loss)}</dd>
+        <dd>{job.loss_not_finite || (job.loss === null ? "—" : loss(job.loss))}</dd>
         <dd class="tile-note">
           <Age at={job.progress_at} />
         </dd>
@@ -97,7 +111,8 @@ function JobFigures({ job }: { job: Job }) {
         <dt>Generation</dt>
         <dd>{job.generation}</dd>
         <dd class="tile-note">
-          {job.restarts} {job.restarts === 1 ? "restart" : "restarts"}
+          {plural(job.restarts, "restart")}, {job.restarts_without_progress} of {spec.restarts_max}{" "}
+          without progress
         </dd>
       </div>
       <div>
@@ -108,80 +123,5 @@ function JobFigures({ job }: { job: Job }) {
         <dd class="tile-note">nodes × ranks</dd>
       </div>
     </dl>
-  );
-}
-
-function Attempts({ job }: { job: Job }) {
-  const now = useNow();
-  if (!job.attempts.length) {
-    return <Empty>It has not started yet: {job.reason || "it waits for its nodes"}.</Empty>;
-  }
-  return (
-    <table class="rows attempts-table">
-      <caption class="visually-hidden">Generations of this job, newest first</caption>
-      <thead>
-        <tr>
-          <th scope="col" class="number">
-            Generation
-          </th>
-          <th scope="col">Started after</th>
-          <th scope="col">Started</th>
-          <th scope="col">Nodes</th>
-          <th scope="col" class="number">
-            Resumed at
-          </th>
-          <th scope="col" class="number">
-            Last step
-          </th>
-          <th scope="col" class="number">
-            Lasted
-          </th>
-          <th scope="col">Ended by</th>
-        </tr>
-      </thead>
-      <tbody>
-        {[...job.attempts].reverse().map((attempt) => (
-          <AttemptRow key={attempt.generation} attempt={attempt} job={job} now={now} />
-        ))}
-      </tbody>
-    </table>
-  );
-}
-
-function AttemptRow({ attempt, job, now }: { attempt: Attempt; job: Job; now: number }) {
-  const current = attempt.ended_at === null;
-  return (
-    <tr>
-      <td class="number" data-label="generation">
-        {attempt.generation}
-      </td>
-      <td data-label="after">
-        {attempt.incident ? (
-          <IncidentLink id={attempt.incident} />
-        ) : (
-          <span class="faint">{attempt.generation === 1 ? "submission" : "—"}</span>
-        )}
-      </td>
-      <td data-label="started">
-        <Time at={attempt.started_at} />
-      </td>
-      <td class="col-nodes">
-        {attempt.nodes.map((name) => (
-          <NodeLink key={name} name={name} />
-        ))}
-      </td>
-      <td class="number" data-label="resumed at">
-        {attempt.resumed_step === null ? "—" : count(attempt.resumed_step)}
-      </td>
-      <td class="number" data-label="last step">
-        {count(current ? job.step : attempt.last_step)}
-      </td>
-      <td class="number" data-label="lasted">
-        {lasted(attempt.started_at, attempt.ended_at ?? now)}
-      </td>
-      <td class="col-reason">
-        {current ? <span class="faint">still runs</span> : sentence(attempt.reason)}
-      </td>
-    </tr>
   );
 }

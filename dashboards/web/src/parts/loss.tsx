@@ -70,7 +70,7 @@ function options(element: HTMLElement, attempts: () => readonly Attempt[]): uPlo
   return {
     width: element.clientWidth || 600,
     height: HEIGHT,
-    padding: [22, 8, 0, 0],
+    padding: [22, 16, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     legend: { show: true },
     scales: { x: { time: false } },

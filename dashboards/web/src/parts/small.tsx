@@ -142,7 +142,11 @@ export function JobLink({ name }: { name: string }) {
 }
 
 export function IncidentLink({ id }: { id: string }) {
-  return <a href={`/incidents/${encodeURIComponent(id)}`}>{id}</a>;
+  return (
+    <a class="nowrap" href={`/incidents/${encodeURIComponent(id)}`}>
+      {id}
+    </a>
+  );
 }
 
 export function Section(props: {

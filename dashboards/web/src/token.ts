@@ -1,0 +1,39 @@
+// The token of whoever acts from this page. It is kept in this tab, until the tab is closed, and
+// sent only with what changes something.
+
+import { useEffect, useState } from "preact/hooks";
+
+const KEY = "aegis.token";
+const listeners = new Set<() => void>();
+let current = recall();
+
+function recall(): string {
+  try {
+    return sessionStorage.getItem(KEY) ?? "";
+  } catch {
+    return ""; // storage is blocked
+  }
+}
+
+/** Keep it; an empty one forgets. */
+export function setToken(token: string): void {
+  current = token;
+  try {
+    if (token) sessionStorage.setItem(KEY, token);
+    else sessionStorage.removeItem(KEY);
+  } catch {
+    // it holds until the page is loaded anew
+  }
+  for (const listener of listeners) listener();
+}
+
+export function useToken(): string {
+  const [value, setValue] = useState(current);
+  useEffect(() => {
+    const listener = () => setValue(current);
+    listeners.add(listener);
+    listener();
+    return () => void listeners.delete(listener);
+  }, []);
+  return value;
+}
