@@ -54,9 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (excluded, included):
         verb.add_argument("node")
     for verb in (stopped, restarted, excluded, included):
-        why = verb.add_mutually_exclusive_group(required=True)
-        why.add_argument("--reason", help="why; kept in the record")
-        why.add_argument("--dry-run", action="store_true", help="only say what it would do")
+        verb.add_argument("--reason", default="", help="why; kept in the record")
+        verb.add_argument("--dry-run", action="store_true", help="only say what it would do")
     restarted.add_argument("--now", action="store_true", help="without a save: it hangs, say")
 
 
@@ -202,6 +201,10 @@ def _tell(arguments: argparse.Namespace, verb: str, body: dict[str, Any], said: 
     path = f"/jobs/{part(arguments.job)}:{verb}"
     if arguments.dry_run:
         return _foretell(arguments, {"verb": verb, **body})
+    if not arguments.reason:
+        raise CommandError(
+            f"{verb} needs a --reason", "or --dry-run, to see what it would do", Exit.USAGE
+        )
     job = Client.of(arguments).post(path, {"reason": arguments.reason, **body})
     if arguments.output == "json":
         show.as_json(job)

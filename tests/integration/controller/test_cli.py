@@ -130,6 +130,12 @@ def test_jobs_are_listed_shown_and_stopped(make, agent):
     assert "start `aegis run` on another node first" in kept_off.stderr
     assert program.cli("jobs", "exclude-node", "llama", "n2", *why).returncode == 6
     assert program.cli("jobs", "include-node", "llama", "n1", *why).returncode == 6
+    foretold = program.cli("jobs", "exclude-node", "llama", "n1", "--dry-run")
+    assert foretold.returncode == 6
+    assert foretold.stdout.startswith("refused: job llama needs 1 node")
+    assert "only `aegis run` starts it" in program.cli("jobs", "stop", "llama", "--dry-run").stdout
+    unreasoned = program.cli("jobs", "stop", "llama")
+    assert (unreasoned.returncode, "--dry-run" in unreasoned.stderr) == (2, True)
     done = program.cli("jobs", "restart", "llama", *why)
     assert done.returncode in {0, 6}  # it may still wait for a node
     done = program.cli("jobs", "stop", "llama", "--reason", "wrong data")
