@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from aegis.core import history, job_plan
 from aegis.model import event as ev
-from aegis.model.job import StopKind, Tier
+from aegis.model.job import JobState, StopKind, Tier
 
 
 def told(fleet, kind, **fields):
@@ -71,3 +71,20 @@ def test_what_a_person_restarts_has_no_cause(fleet) -> None:
     [first, _] = history.of_job(fleet.cluster, fleet.job).laps
     assert (first.cause, first.incident) == ("", None)
     assert first.reason == "restarted by ada: new data"
+
+
+def test_the_last_generation_of_a_job_that_is_given_up_tells_why_as_well(fleet) -> None:
+    """Nothing follows it, so it is found by the incident that it ended with."""
+    for _ in range(6):
+        fleet.die("n2", 2)
+        fleet.tick()
+        fleet.obey("n1", "n2")
+        fleet.tick()
+        if fleet.job.state is JobState.FAILED:
+            break
+        fleet.obey("n1", "n2")
+    assert fleet.job.state is JobState.FAILED
+    last = history.of_job(fleet.cluster, fleet.job).laps[-1]
+    assert last.cause == "Rank 2 died on n2: killed by signal 9; boom"
+    assert last.incident == fleet.incident.id
+    assert told(fleet, ev.JobStopped).refused.startswith("job llama is failed already")
