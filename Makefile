@@ -6,16 +6,18 @@
 #                      make demo TORCH_PIP_ARGS="--index-url <index>"
 # PYTHON           the interpreter for the virtual environment, 3.11 or newer
 # SEEDS            how many invented fleets `make sim` runs
+# KILLS            how many programs `make kills` kills
 
 PYTHON ?= python3
 TORCH_PIP_ARGS ?=
 SEEDS ?= 20000
+KILLS ?= 100
 VENV := .venv
 BIN := $(VENV)/bin
 STATIC := aegis/controller/static/index.html
 WEB := $(shell find dashboards/web -type f -not -path '*/node_modules/*' -not -path '*/dist/*' 2>/dev/null)
 
-.PHONY: help setup adapters demo test check fast-test sim mutation rewrite bench bench-training docs rules test-systemd test-images lock system-packages clean
+.PHONY: help setup adapters demo test check fast-test sim kills mutation rewrite bench bench-training docs rules test-systemd test-images lock system-packages clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 20
@@ -61,6 +63,9 @@ fast-test: setup  ## unit tests and scenarios only
 
 sim: setup  ## SEEDS invented fleets; a failing seed prints how to replay it
 	$(BIN)/python -m aegis.sim run --seeds $(SEEDS) --jobs 2
+
+kills: setup  ## KILLS programs killed at random moments; the job's losses stay what they would be (15 minutes)
+	AEGIS_KILLS=$(KILLS) $(BIN)/python -m pytest -m slow tests/integration/loop/test_kills.py
 
 mutation: setup  ## does anything notice when a line of what decides is wrong? (10 minutes)
 	$(BIN)/python tests/mutation/run.py

@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recovery_parts import nodes, one_machine
+from recovery_parts import nodes, one_machine, torchrun_nodes
 
 Part = Callable[[Path, int], dict[str, Any]]
 
@@ -35,11 +35,17 @@ PARTS: dict[str, Part] = {
     "early": one_machine.aegis_early,
     "inplace": one_machine.aegis_inplace,
     "stopped": one_machine.aegis_stopped,
+    "torchrun_node": torchrun_nodes.killed,
     "node_killed": nodes.killed,
     "node_cut": nodes.cut,
     "node_cut_defaults": nodes.cut_defaults,
 }
-BASELINE = {"unchanged": "torchrun", "early": "torchrun_early", "inplace": "torchrun_inplace"}
+BASELINE = {
+    "unchanged": "torchrun",
+    "early": "torchrun_early",
+    "inplace": "torchrun_inplace",
+    "node_killed": "torchrun_node",
+}
 SHORT = ("torchrun", "unchanged")
 
 
@@ -59,6 +65,7 @@ def conclude(parts: dict[str, Any]) -> dict[str, Any]:
         ("early", "ratio"),
         ("unchanged", "ratio_unchanged"),
         ("inplace", "ratio_inplace"),
+        ("node_killed", "ratio_node"),
     ):
         ours, theirs = (_median(parts, one) for one in (name, BASELINE[name]))
         if ours and theirs:

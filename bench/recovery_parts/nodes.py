@@ -1,8 +1,6 @@
 """Loss of a whole node: two of two ranks each and a spare, in three network namespaces (root)."""
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -126,13 +124,7 @@ class Fleet:
 
     def kill(self, node: str) -> None:
         """Everything on the node, at once."""
-        space = self.network.prefix(node)[-1]
-        listed = subprocess.run(
-            ["ip", "netns", "pids", space], check=True, capture_output=True, text=True
-        )
-        for pid in listed.stdout.split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+        watch.kill_all_in(self.network.prefix(node)[-1])
 
     def links(self, node: str, way: str) -> None:
         """Both of the node's cables, at the switch: "down" or "up"."""

@@ -1,5 +1,6 @@
 """What the ranks wrote, and what the bench reads out of it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -153,6 +154,16 @@ def end(process: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             continue
     process.wait()
+
+
+def kill_all_in(namespace: str) -> None:
+    """Every process of a network namespace that we made, at once."""
+    listed = subprocess.run(
+        ["ip", "netns", "pids", namespace], check=True, capture_output=True, text=True
+    )
+    for pid in listed.stdout.split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def below(pid: int) -> list[int]:

@@ -99,7 +99,7 @@ class Fleet:
         self._mint(node, home / "node.token")
         simulate("init", str(home / "gpus"), str(GPUS_PER_NODE))
         self.start_agent(node)
-        self._start_launcher(node)
+        self.start_launcher(node)
 
     def _mint(self, node: str, token: Path) -> None:
         answer = httpx.post(
@@ -128,7 +128,8 @@ class Fleet:
         ]  # fmt: skip
         self._spawn(f"agent-{node}", command, environment=simulated)
 
-    def _start_launcher(self, node: str) -> None:
+    def start_launcher(self, node: str) -> None:
+        """Start the node's launcher; it registers for the job at its agent."""
         home = self.folder / node
         command = [
             *self.network.prefix(node), sys.executable, "-m", "aegis.cli.main", "run",
