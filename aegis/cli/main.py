@@ -36,6 +36,14 @@ _ORDER = (
     "faults",
 )
 _EXTRAS = {"controller": "controller", "agent": "agent", "run": "agent", "demo": "controller,agent"}
+_VERBS = {
+    "stop": "jobs stop NAME",
+    "restart": "jobs restart NAME",
+    "exclude-node": "jobs exclude-node NAME NODE",
+    "include-node": "jobs include-node NAME NODE",
+    "verify": "checkpoints JOB verify",
+    "prune": "checkpoints JOB prune",
+}
 _EPILOG = """\
 examples:
   aegis demo                          a training job survives three faults, no GPU needed
@@ -104,7 +112,8 @@ def _configure(parser: argparse.ArgumentParser, point: EntryPoint) -> int | None
 
 def _unknown(wanted: str, commands: dict[str, EntryPoint]) -> int:
     close = difflib.get_close_matches(wanted, commands, n=1)
-    hint = f"did you mean `aegis {close[0]}`?" if close else "see `aegis --help`"
+    meant = _VERBS.get(wanted) or next(iter(close), "")
+    hint = f"did you mean `aegis {meant}`?" if meant else "see `aegis --help`"
     print(f"aegis: there is no command {wanted!r}\nhint: {hint}", file=sys.stderr)
     return 2
 

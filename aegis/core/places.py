@@ -37,7 +37,7 @@ def choose(cluster: Cluster, job: Job) -> tuple[tuple[Member, ...], int] | NoPla
     )
     port = launchers[0].store_port
     if not port or (job.members and _is_used(job, launchers[0])):
-        return NoPlace(f"the launcher on {filled[0]} has no fresh rendezvous store yet")
+        return NoPlace(f"{filled[0]} is still opening the store where ranks meet")
     return members, port
 
 

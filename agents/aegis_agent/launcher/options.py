@@ -284,7 +284,8 @@ def _found(kind: str, target: str) -> str:
         top = target.partition(".")[0]
         if PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) is None:
             raise UsageError(
-                f"there is no module {target}: no {top} in this folder or in this Python's packages"
+                f"there is no module {target}: {top} is neither in this folder nor among this "
+                "Python's packages; name one of them, or a Python file without -m"
             )
         return target
     path = Path(target)

@@ -73,7 +73,10 @@ class Resume:
         except BrokenError as error:
             return str(error)
         generation.resume_from = found
-        _log.info("resuming from %s", found or f"nothing: no file of {self.pattern} loads")
+        if found:
+            _log.info("resuming from %s", found)
+        else:
+            _log.info("the script begins anew: %s", self._why_nothing())
         return ""
 
     def find(self) -> str:
@@ -82,6 +85,11 @@ class Resume:
             if not self._reason(path):
                 return str(path)
         return ""
+
+    def _why_nothing(self) -> str:
+        if self._newest_first():
+            return f"nothing that matches {self.pattern} is whole"
+        return f"nothing matches {self.pattern} yet"
 
     def _newest_first(self) -> list[Path]:
         found = []

@@ -54,6 +54,13 @@ def test_the_version_is_the_package_s():
     assert aegis("--version").stdout == f"aegis {version('aegis-supervisor')}\n"
 
 
+def test_a_verb_alone_is_answered_with_its_command():
+    """`aegis stop` ends nothing; it says what does."""
+    done = aegis("stop", "llama")
+    assert done.returncode == 2
+    assert "did you mean `aegis jobs stop NAME`?" in done.stderr
+
+
 def test_an_unknown_command_is_guessed():
     """The nearest one is named."""
     done = aegis("incident")

@@ -69,7 +69,7 @@ def test_a_store_serves_one_generation(fleet) -> None:
     fleet.obey("n1")
     assert (fleet.job.state, fleet.job.reason) == (
         JobState.WAITING,
-        "the launcher on n1 has no fresh rendezvous store yet",
+        "n1 is still opening the store where ranks meet",
     )
     fleet.launchers["n1"] = replace(fleet.launchers["n1"], store_port=4007)
     fleet.say("n1")

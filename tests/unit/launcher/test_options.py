@@ -103,7 +103,11 @@ def test_what_is_shown() -> None:
 @pytest.mark.parametrize(
     ("flag", "target", "said"),
     [
-        ("-m", "no_such_package.train", "there is no module no_such_package.train: no no_such"),
+        (
+            "-m",
+            "no_such_package.train",
+            "there is no module no_such_package.train: no_such_package is neither",
+        ),
         ("--no-python", "/nonexistent", "there is no program /nonexistent that can be run"),
         ("--no-python", "no-such-program", "there is no program no-such-program that can be run"),
     ],

@@ -117,6 +117,18 @@ def generation(number, group_rank, nodes=2):
     return SimpleNamespace(number=number, group_rank=group_rank, world=world, resume_from="")
 
 
+def test_why_a_script_begins_anew_is_said(tmp_path, caplog) -> None:
+    """A first start is not told as files that are broken."""
+    caplog.set_level("INFO")
+    resume = Resume(str(tmp_path / "*.pt"), "j")
+    assert asyncio.run(resume.settle(generation(1, 0, nodes=1))) == ""
+    assert "begins anew: nothing matches" in caplog.text
+    archive(tmp_path / "1.pt")
+    cut(tmp_path / "1.pt")
+    assert asyncio.run(resume.settle(generation(2, 0, nodes=1))) == ""
+    assert "begins anew: nothing that matches" in caplog.text
+
+
 def test_all_nodes_resume_from_what_the_first_has_chosen(tmp_path) -> None:
     """Also when a newer file has come since, and in each generation anew."""
     chosen = aged(tmp_path / "1.pt", archive, 1000)
