@@ -7,6 +7,7 @@
 No processes here: it is told what the ranks' parent says, and reads the ranks' pages.
 """
 
+import logging
 import mmap
 import signal
 import time
@@ -32,6 +33,8 @@ from aegis_agent.launcher import failure as failures
 from aegis_agent.launcher import process
 from aegis_agent.launcher.folders import read_rejected
 from aegis_agent.launcher.signals import Signals
+
+_log = logging.getLogger(__name__)
 
 _LEFT = -int(signal.SIGKILL)  # for a rank whose process goes on: it is as if it were gone
 
@@ -168,10 +171,11 @@ class Generation:
         for rank in self.ranks:
             rank.look()
         pages = [(rank.rank, rank.progress) for rank in self.ranks]
-        for rank, own in zip(
-            self.ranks, self.signals.look(pages, time.time()).values(), strict=True
-        ):
+        owns = self.signals.look(pages, time.time()).values()
+        for rank, own in zip(self.ranks, owns, strict=True):
             rank.own_seconds = own
+        for text in self.signals.untold():
+            _log.warning("generation %d: %s", self.number, text)
 
     def started(self, local_rank: int, pid: int, at: float) -> None:
         """The parent has forked a rank."""

@@ -77,6 +77,7 @@ class Signals:
     found: tuple[RankSignal, ...] = ()
     losses: dict[int, Losses] = field(default_factory=dict)
     own: dict[int, OwnTime] = field(default_factory=dict)
+    told: int = 0
 
     def look(self, pages: Sequence[tuple[int, Progress]], at: float) -> dict[int, float]:
         """Read every rank's page; the own time of each. Signals are kept in `found`."""
@@ -89,6 +90,13 @@ class Signals:
         return {
             rank: self.own.setdefault(rank, OwnTime()).look(progress) for rank, progress in pages
         }
+
+    def untold(self) -> list[str]:
+        """What is to be said now, of each kind only the first: what ails one rank soon ails all."""
+        kinds = {one.kind for one in self.found[: self.told]}
+        new = self.found[self.told :]
+        self.told = len(self.found)
+        return list({one.kind: one.text for one in reversed(new) if one.kind not in kinds}.values())
 
     def _bad(self, rank: int, progress: Progress, losses: Losses, at: float) -> None:
         if self._has(SignalKind.LOSS_NAN, rank):

@@ -139,6 +139,15 @@ def test_a_script_that_restores_by_itself(generation) -> None:
     assert generation.ranks[0].progress.loaded_at > 0
 
 
+def test_a_loss_that_is_no_number_is_said_where_the_job_was_started(generation, caplog) -> None:
+    """Once, with its step: not only on the dashboard of a controller."""
+    session = Session(page_path=generation.ranks[0].page_path, _page=generation.ranks[0].page)
+    session.step(41, float("nan"))
+    generation.look()
+    generation.look()
+    assert caplog.messages == ["generation 3: the loss of rank 2 became NaN at step 41"]
+
+
 def test_an_earlier_runs_error_is_not_this_ones(generation, tmp_path) -> None:
     """The same log folder may be used again."""
     generation.ranks[0].error_file.write_text("of long ago")

@@ -27,6 +27,16 @@ def test_a_loss_that_is_no_number_is_said_in_words_and_once() -> None:
     assert signals.found[1].text == "the loss of rank 1 became -inf at step 9"
 
 
+def test_what_ails_all_ranks_is_said_once() -> None:
+    """The first of each kind; the next of a kind is known to the controller only."""
+    signals = Signals()
+    bad = Progress(step=3, loss=math.nan, bad_loss_step=3, bad_loss=math.nan)
+    signals.look([(0, bad), (1, bad)], at=7.0)
+    assert signals.untold() == ["the loss of rank 0 became NaN at step 3"]
+    signals.look([(2, bad)], at=7.0)
+    assert signals.untold() == []
+
+
 def test_a_spike_lasts_some_looks_and_is_far_from_usual() -> None:
     """One odd step is none, and neither is a noisy loss."""
     noisy = [2.0 + 0.3 * (step % 5) for step in range(60)]
