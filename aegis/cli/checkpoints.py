@@ -19,8 +19,8 @@ examples:
   aegis checkpoints llama prune --keep 5 --reason "the disk is nearly full"
   aegis checkpoints --folder /shared/llama verify      without a controller
 
-verify ends with 1 where a checkpoint is bad or suspect. prune never deletes the newest one that
-holds.
+verify ends with 1 where a checkpoint is bad or suspect, with 3 where there is none of that step.
+prune never deletes the newest one that holds, nor what is newer.
 """
 _VERBS = ("list", "verify", "prune")
 
@@ -45,9 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         show.as_json(page)
     else:
-        _print(page, verb)
+        _print(page, verb, arguments)
+    if verb != "verify":
+        return Exit.OK
+    if arguments.step is not None and not page["items"]:
+        return Exit.NOT_FOUND
     bad = any(one["state"] in ("bad", "suspect") for one in page["items"])
-    return Exit.FAILURE if verb == "verify" and bad else Exit.OK
+    return Exit.FAILURE if bad else Exit.OK
 
 
 def _words(arguments: argparse.Namespace) -> tuple[str, str]:
@@ -108,8 +112,9 @@ def _look(folder: Path, verb: str, arguments: argparse.Namespace) -> list[dict[s
         raise CommandError(str(error), code=Exit.NOT_FOUND) from error
 
 
-def _print(page: dict[str, Any], verb: str) -> None:
+def _print(page: dict[str, Any], verb: str, arguments: argparse.Namespace) -> None:
     where = page["folder"]
+    of_step = "" if arguments.step is None else f" of step {arguments.step}"
     if page["interval"] is not None:
         show.pairs([("job", page["job"]), ("folder", where), *advice(page["interval"])])
         print()
@@ -118,8 +123,9 @@ def _print(page: dict[str, Any], verb: str) -> None:
         [_row(one) for one in page["items"]],
         {
             "list": f"there is no checkpoint in {where}",
-            "verify": f"there is no such checkpoint in {where}",
-            "prune": "nothing was deleted",
+            "verify": f"there is no checkpoint{of_step} in {where}",
+            "prune": "nothing was deleted: only what is older than the newest that holds may go, "
+            f"and {arguments.keep} stay",
         }[verb],
     )
     if verb == "prune" and page["items"]:

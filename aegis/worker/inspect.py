@@ -31,7 +31,7 @@ class Finding:
 
     step: int
     path: str
-    state: str  # complete: its description holds; verified: so does every byte; bad; unfinished;
+    state: str  # complete: all of it is there; verified: every byte holds; bad; unfinished;
     # suspect: whatever its bytes, it is passed over
     reason: str = ""  # why it is bad or suspect
     bytes: int = 0
@@ -60,10 +60,12 @@ def _describe(one: Candidate | Damaged) -> Finding:
         state = SUSPECT if (one.path / files.SUSPECT).is_file() else BAD
         return Finding(step=one.step, path=str(one.path), state=state, reason=one.reason)
     marker = one.marker
+    reason = _lacks(one)
     return Finding(
         step=one.step,
         path=str(one.path),
-        state=COMPLETE,
+        state=BAD if reason else COMPLETE,
+        reason=reason,
         bytes=sum(file.size for file in one.files.values()),
         files=len(one.files),
         at=marker.at,
@@ -72,6 +74,18 @@ def _describe(one: Candidate | Damaged) -> Finding:
         generation=marker.generation,
         world_size=marker.world_size,
     )
+
+
+def _lacks(one: Candidate) -> str:
+    """What is gone or has another size: as much as can be known without reading it."""
+    for name, expected in one.files.items():
+        try:
+            size = (one.path / name).stat().st_size
+        except FileNotFoundError:
+            return f"{name} is missing"
+        if size != expected.size:
+            return f"{name} has {size} bytes instead of {expected.size}"
+    return ""
 
 
 def _unfinished(path: Path) -> Finding:

@@ -35,7 +35,7 @@ def test_what_lies_there_is_told_without_reading_shards(tmp_path) -> None:
     """The newest first; what is only half written, or not to be trusted, is called so."""
     commit(tmp_path, 10)
     (commit(tmp_path, 20) / "manifest.json").unlink()
-    (commit(tmp_path, 30) / "__0_0.distcp").write_text("what was not written")
+    (commit(tmp_path, 30) / "__0_0.distcp").write_text("__0_0.distcp 31")
     write(tmp_path, 40)
     files.mark_suspect(commit(tmp_path, 50), "taken after an error")
     unfinished, suspect, *found = findings(tmp_path)
@@ -46,6 +46,18 @@ def test_what_lies_there_is_told_without_reading_shards(tmp_path) -> None:
     assert (found[2].files, found[2].world_size, found[2].generation) == (3, 2, 2)
     assert (found[2].taken_at, found[2].stall_seconds) == (7.0, 0.05)
     assert found[2].bytes == sum(path.stat().st_size for path in tmp_path.glob("*10/[_.]*"))
+
+
+def test_a_short_or_missing_shard_is_seen_without_reading_it(tmp_path) -> None:
+    """By its size: a list that calls it complete would be trusted."""
+    (commit(tmp_path, 10) / "__0_0.distcp").write_text("short")
+    (commit(tmp_path, 20) / "__1_0.distcp").unlink()
+    found = findings(tmp_path)
+    assert told(found) == [(20, "bad"), (10, "bad")]
+    assert [one.reason for one in found] == [
+        "__1_0.distcp is missing",
+        "__0_0.distcp has 5 bytes instead of 15",
+    ]
 
 
 def test_every_byte_is_compared(tmp_path) -> None:
@@ -64,7 +76,7 @@ def test_the_newest_that_holds_is_never_deleted(tmp_path) -> None:
         commit(tmp_path, step)
     (commit(tmp_path, 40) / "__1_0.distcp").unlink()
     assert told(prune(tmp_path, keep=1)) == [(20, "complete"), (10, "complete")]
-    assert told(findings(tmp_path)) == [(40, "complete"), (30, "complete")]
+    assert told(findings(tmp_path)) == [(40, "bad"), (30, "complete")]
     (tmp_path / "step-00000030" / ".metadata").unlink()
     assert prune(tmp_path, keep=0) == []
 
