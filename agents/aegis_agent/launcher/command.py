@@ -8,7 +8,7 @@ import shutil
 import sys
 
 from aegis_agent.launcher import environment, folders, options
-from aegis_agent.launcher.embedded import controller_for
+from aegis_agent.launcher.embedded import controller_for, where_to_look
 from aegis_agent.launcher.errors import UnusableError, UsageError
 from aegis_agent.launcher.launcher import Launcher
 from aegis_agent.launcher.links import DeniedError
@@ -65,6 +65,8 @@ async def _launch(wanted: Options) -> int:
                 "job %s on node %s (%s); its ranks' output is in %s",
                 wanted.spec.name, wanted.node, wanted.address, logs,
             )  # fmt: skip
+            if wanted.embeds_controller:
+                _log.info("%s", where_to_look(settled, logs))
             return await launcher.run()
     finally:
         shutil.rmtree(pages, ignore_errors=True)

@@ -22,6 +22,7 @@ _READY_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05
 _RESTART_SECONDS = 0.5
 _END_SECONDS = 5.0
+_DATA, _ADMIN = "controller", "admin.token"
 
 
 @contextlib.asynccontextmanager
@@ -41,9 +42,19 @@ async def controller_for(options: Options, logs: Path) -> AsyncIterator[Options]
         await embedded.close()
 
 
+def where_to_look(settled: Options, logs: Path) -> str:
+    """How people ask this controller of the job, and of the incidents that are told of."""
+    return (
+        "look at it meanwhile, in a browser or another shell:\n"
+        f"    export AEGIS_CONTROLLER={settled.controller} "
+        f"AEGIS_TOKEN_FILE={logs / _DATA / _ADMIN}\n"
+        f"    aegis job {settled.spec.name}"
+    )
+
+
 class _Embedded:
     def __init__(self, logs: Path) -> None:
-        self._data = logs / "controller"
+        self._data = logs / _DATA
         self._log = logs / "controller.log"
         self._port = _free_port()
         self._process: asyncio.subprocess.Process | None = None
@@ -77,7 +88,7 @@ class _Embedded:
                 httpx.AsyncClient(trust_env=False) as client,
             ):
                 await self._ready(client)
-                admin = (self._data / "admin.token").read_text().strip()
+                admin = (self._data / _ADMIN).read_text().strip()
                 answer = await client.post(
                     f"{self.url}/api/v1/tokens",
                     json={"role": "node", "node": node},

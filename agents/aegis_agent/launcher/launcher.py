@@ -174,7 +174,7 @@ class Launcher:
         kind = StopKind.NOW if again else StopKind.SAVING
         _log.info(
             "%s: %s", signal_name(number),
-            "the ranks are killed" if again else "the ranks are asked to save and end",
+            "the ranks are killed" if again else "the ranks save and end; again kills them",
         )  # fmt: skip
         self._leaving = Order(
             exit_code=128 + number, reason=f"interrupted by {signal_name(number)}"

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -33,12 +34,26 @@ def rank_pids(process):
     return [int(pid) for pid, ppid, _ in rows if ppid in parents]
 
 
+def ask_as_told(folder):
+    """What the lines to copy give, which `aegis run` prints when it starts."""
+    lines = (folder / "run.log").read_text().splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("    export AEGIS_"))
+    told = "\n".join(lines[begin : begin + 2])
+    done = subprocess.run(
+        ["/bin/sh", "-c", told.replace("aegis job", f"{sys.executable} -m aegis.cli.main job")],
+        capture_output=True, text=True, cwd=folder, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_a_killed_rank_is_mended_and_a_later_run_goes_on(tmp_path, launch, losses):
     """One command, no controller, no agent: the job survives, and its checkpoints outlive it."""
     path = tmp_path / "losses.jsonl"
     words = ["--checkpoint-every", 5, "--step-seconds", 0.02, "--losses", path]
     process = launch(EXAMPLE, "--steps", 60, *words)
     wait(lambda: losses(path) and losses(path)[-1]["step"] > 12, process)
+    assert "alone" in ask_as_told(tmp_path)
     os.kill(max(rank_pids(process)), signal.SIGKILL)
     assert process.wait(120) == 0, (tmp_path / "run.log").read_text()
     assert {one["generation"] for one in losses(path)} == {1, 2}
