@@ -15,7 +15,7 @@ from aegis.core.levels import condition_of, is_fresh, is_live, is_unhealthy
 from aegis.core.windows import maintenance
 from aegis.core.words import counted, duration, listed
 from aegis.model.fault import Fault, FaultClass
-from aegis.model.incident import Incident, Remedy, Verdict
+from aegis.model.incident import DecisionResult, Incident, Remedy, Verdict
 from aegis.model.job import Job, JobState
 from aegis.model.node import Node
 from aegis.model.policy import Mode, Policy
@@ -280,9 +280,13 @@ def spare(request: Request) -> Verdict:
     idle = job.state not in TRAINING or _is_failed(request, job)
     if idle and not request.guard.needs_spare:
         return _said("spare", passed=True, text=f"job {job.spec.name} has stopped already")
-    spares = [node.name for node in request.cluster.spares(job)]
+    spares = _spares(request.cluster, job)
     if not spares:
-        return _said("spare", passed=False, text=f"no spare stands by for job {job.spec.name}")
+        asked = [node.name for node in request.cluster.spares(job)]
+        text = f"no spare stands by for job {job.spec.name}"
+        if asked:
+            text += f", and people are asked whether to leave {listed(asked[:3])} too"
+        return _said("spare", passed=False, text=text)
     verb = "stands" if len(spares) == 1 else "stand"
     return _said("spare", passed=True, text=f"{listed(spares[:3])} {verb} by")
 
@@ -295,9 +299,21 @@ def spare_floor(request: Request) -> Verdict:
     if _is_failed(request, job):
         text = f"job {job.spec.name} has stopped already"
         return _said("spare_floor", passed=True, text=text)
-    left = max(0, len(request.cluster.spares(job)) - 1)
+    left = max(0, len(_spares(request.cluster, job)) - 1)
     text = f"{left} left, {floor_spares} must be"
     return _said("spare_floor", passed=left >= floor_spares, text=text)
+
+
+def _spares(cluster: Cluster, job: Job) -> list[str]:
+    """Those that stand by, without those that people are asked to take out themselves."""
+    return [
+        node.name
+        for node in cluster.spares(job)
+        if not any(
+            one.decisions and one.decisions[-1].result is DecisionResult.NEEDS_APPROVAL
+            for one in cluster.unresolved_on(node.name)
+        )
+    ]
 
 
 def restarts(request: Request) -> Verdict:

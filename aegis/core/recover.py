@@ -195,7 +195,7 @@ def start(cluster: Cluster, job: Job) -> None:
         return
     members, port = chosen
     names = tuple(member.node for member in members)
-    generation = 1 + _highest(cluster, job, names)
+    generation = 1 + _highest(cluster, job)
     attempt = Attempt(
         generation=generation, nodes=names, started_at=cluster.now, incident=job.incident
     )
@@ -219,12 +219,13 @@ def start(cluster: Cluster, job: Job) -> None:
     recovery.started(cluster, cluster.jobs[job.spec.name])
 
 
-def _highest(cluster: Cluster, job: Job, nodes: tuple[str, ...]) -> int:
+def _highest(cluster: Cluster, job: Job) -> int:
     """The highest generation that anyone knows of; a launcher starts none that is lower.
 
-    A launcher may know a higher one than the event log, from the fence of an earlier run.
+    A launcher may know a higher one than the event log, from the fence of an earlier run or from a
+    controller that lost its log: also one that gets no ranks now.
     """
-    launchers = [launcher_of(cluster.nodes[node], job.spec.name) for node in nodes]
+    launchers = [launcher_of(node, job.spec.name) for node in cluster.launched(job.spec.name)]
     return max([job.generation, *(one.generation for one in launchers if one)])
 
 

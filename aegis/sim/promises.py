@@ -200,11 +200,12 @@ class Promises:
         assert spent <= 0, f"a restart of {job.spec.name} that people asked for counts"
 
     def _check_start(self, job: Job) -> None:
-        """Whoever still trains in an older generation is given up."""
+        """Whoever still trains in an older generation is given up, also when it is heard later."""
         for one in self._alive(job.spec.name):
-            assert self._is_excused(one) or one.generation == job.generation, (
-                f"generation {job.generation} starts while {one.launcher} has {one.generation}"
-            )
+            if one.generation != job.generation:
+                text = f"generation {job.generation} starts while {one.launcher} has"
+                assert self._is_excused(one), f"{text} {one.generation}"
+                self._excused.add((one.launcher, one.generation))
 
     def _check_loss(self, job: Job) -> None:
         """No job is stopped for the loss of a node that has just been heard."""

@@ -146,7 +146,7 @@ class Takes:
             return True
         asked_at = self.asked_at.get(name, now)
         by_silence = policy.approval_unanswered is Unanswered.ACT
-        return by_silence and now - asked_at >= policy.approval_seconds
+        return by_silence and now >= asked_at + policy.approval_seconds
 
     def _check_windows(self, name: str, incident: Incident) -> None:
         labels = set(self.scene.setting.labels[name])

@@ -36,6 +36,10 @@ FOUND = {
     2454: "a node that was given up, and heard again in the same stop, was not waited for",
     3590: "a late word of a launcher of the run before displaced the launcher that trained",
     4305: "a switch was not suspected, since a link fell within the incident of a card's firmware",
+    5409: "a generation that only a launcher without ranks knew was counted a second time",
+    5686: "a job was drained onto a spare that people were asked to take out as well",
+    4859: "ranks that a controller without its log had not heard of were no excuse once it had",
+    4811: "a moment of silence that was consent to the last bit was too short by rounding",
     830: "a node whose log was lost was quarantined while its launcher was stopping ranks",
 }
 

@@ -151,3 +151,17 @@ def test_a_generation_is_higher_than_any_that_a_launcher_knows(make_fleet) -> No
     fleet.say("m1")
     fleet.connect("m2", spec=spec)
     assert fleet.cluster.jobs["other"].generation == 6
+
+
+def test_a_launcher_without_ranks_knows_generations_too(make_fleet) -> None:
+    """After its log was lost a controller counts none again that a spare has heard of."""
+    fleet = make_fleet(gather_seconds=5)
+    spec = JobSpec(name="other", nodes=1, ranks_per_node=2, spares=2)
+    for name in ("m1", "m2"):
+        fleet.connect(name, spec=spec)
+    fleet.launchers["m2"] = replace(fleet.launchers["m2"], generation=5)
+    fleet.say("m2")
+    fleet.tick(6)
+    other = fleet.cluster.jobs["other"]
+    assert [member.node for member in other.members] == ["m1"]
+    assert other.generation == 6
