@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import NoReturn
 
 GROUP = "aegis.commands"
 _ORDER = (
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = next((word for word in words if not word.startswith("-")), "")
     if wanted and wanted not in commands:
         return _unknown(wanted, commands)
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="aegis",
         description="Keeps long training runs alive on hardware that breaks.",
         epilog=_EPILOG,
@@ -78,11 +79,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return error
         elif lists:
             subparsers.add_parser(name, help=summary(point))
-    return _run(parser, words)
+    return _run(parser, words, wanted)
 
 
-def _run(parser: argparse.ArgumentParser, words: list[str]) -> int:
-    parsed = parser.parse_args(words)
+def _run(parser: argparse.ArgumentParser, words: list[str], wanted: str) -> int:
+    parsed, unknown = parser.parse_known_args(words)
+    if unknown:
+        told = f"aegis {wanted}: there is no {unknown[0]}; see `aegis {wanted} --help`\n"
+        parser.exit(2, told)
     try:
         return int(parsed.run(parsed))
     except KeyboardInterrupt:
@@ -131,6 +135,14 @@ def summary(point: EntryPoint) -> str:
 
 def _place(name: str) -> tuple[int, str]:
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and not the whole usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with it."""
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
 
 class _Version(argparse.Action):

@@ -7,7 +7,7 @@ survivors keep their numbers.
 from dataclasses import dataclass
 
 from aegis.core.cluster import Cluster, at_rest, contact_of, launcher_of
-from aegis.core.words import duration, listed
+from aegis.core.words import counted, duration, listed
 from aegis.model.incident import IncidentState
 from aegis.model.job import Job, LauncherState, Member
 from aegis.model.node import Node, NodeState
@@ -122,5 +122,8 @@ def _lacking(cluster: Cluster, job: Job, count: int) -> str:
     ]
     others += [f"{one} is excluded" for one in job.excluded]
     why = f" ({listed(others[:4])})" if others else ""
-    noun = "node" if job.spec.nodes == 1 else "nodes"
-    return f"needs {job.spec.nodes} {noun}, {count} can take ranks{why}"
+    told = f"needs {counted(job.spec.nodes, 'node')}, {count} can take ranks{why}"
+    launched = sum(1 for node in cluster.launched(name) if contact_of(node, name))
+    if launched < job.spec.nodes:
+        told += f"; its `aegis run` is on {launched} of the fleet's {len(cluster.nodes)}"
+    return told

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+ON_PROCESSORS = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 SCRIPT = Path(__file__).with_name("train.py")
 PATIENCE_SECONDS = 120.0
 CALM_SECONDS = 2.0  # between a recovery and the next fault: what stands by is ready again
@@ -122,7 +123,7 @@ def begin(command: list[str], folder: Path, **environment: str) -> subprocess.Po
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+            env=os.environ | ON_PROCESSORS | environment,
             start_new_session=True,
         )
 

@@ -20,6 +20,8 @@ from aegis.cli.demo.network import Network
 NODES = ["node-1", "node-2", "node-3"]
 JOB = "bytes-lm"
 GPUS_PER_NODE = 8
+# More ranks than a workstation has GPUs: they use none.
+ON_PROCESSORS = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 RANKS_PER_NODE = 2
 POLICY = """\
 # The demo's own policy. A fresh install only observes.
@@ -141,7 +143,7 @@ class Fleet:
             "--checkpoint-folder", str(self.folder / "checkpoints"),
             "--log-dir", str(home / "ranks"), str(training_script()), *self._training_arguments(),
         ]  # fmt: skip
-        environment = self.network.rank_environment() | {"OMP_NUM_THREADS": "1"}
+        environment = self.network.rank_environment() | ON_PROCESSORS
         self._spawn(f"launcher-{node}", command, environment=environment)
 
     def _training_arguments(self) -> list[str]:

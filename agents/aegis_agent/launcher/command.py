@@ -9,12 +9,12 @@ import sys
 
 from aegis_agent.launcher import environment, folders, options
 from aegis_agent.launcher.embedded import controller_for, where_to_look
-from aegis_agent.launcher.errors import UnusableError, UsageError
+from aegis_agent.launcher.errors import ConflictError, UnusableError, UsageError
 from aegis_agent.launcher.launcher import Launcher
 from aegis_agent.launcher.links import DeniedError
 from aegis_agent.launcher.options import Options, parse_tee
 
-_FAILED, _USAGE, _DENIED = 1, 2, 4
+_FAILED, _USAGE, _DENIED, _CONFLICT = 1, 2, 4, 6
 
 _log = logging.getLogger("aegis_agent.launcher")
 
@@ -43,13 +43,18 @@ def run(arguments: argparse.Namespace) -> int:
         for flag in wanted.ignored:
             _log.info("%s is ignored: ranks meet at a store that the launcher opens", flag)
         folders.check_checkpoint_folder(wanted.checkpoint_folder)
-        return asyncio.run(_launch(wanted))
+        spec, alone = wanted.spec, wanted.embeds_controller
+        with folders.held(wanted.checkpoint_folder, spec.name, alone=alone):
+            return asyncio.run(_launch(wanted))
     except UsageError as error:
         _log.error("%s", error)
         return _USAGE
     except UnusableError as error:
         _log.error("%s", error)
         return _FAILED
+    except ConflictError as error:
+        _log.error("%s", error)
+        return _CONFLICT
     except DeniedError as error:
         _log.error("%s", error)
         return _DENIED

@@ -7,3 +7,7 @@ class UsageError(Exception):
 
 class UnusableError(Exception):
     """The command makes sense, and this machine cannot do it; the sentence says what to do."""
+
+
+class ConflictError(Exception):
+    """Another run has what this one wants; the sentence says which, and what to do."""

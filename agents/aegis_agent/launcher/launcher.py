@@ -32,7 +32,7 @@ from aegis_agent.launcher.isolation import Isolation, Verdict
 from aegis_agent.launcher.links import Links
 from aegis_agent.launcher.log_progress import LogProgress
 from aegis_agent.launcher.memory import Memory
-from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
+from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, last_words, obey
 from aegis_agent.launcher.options import Options, parse_tee
 from aegis_agent.launcher.output import Output, streams
 from aegis_agent.launcher.resume import Resume
@@ -202,8 +202,8 @@ class Launcher:
         if self._over.done():
             return
         code = order.exit_code or 0
-        if code and order.reason:
-            _log.error("%s", order.reason)
+        if words := last_words(order, said=self._reason):
+            _log.error("%s", words)
         self._over.set_result(code)
 
     # ── starting and stopping ranks ──

@@ -46,6 +46,7 @@ class Order:
 
 
 NOTHING = Order()
+GIVEN_UP = 93
 
 
 def obey(standing: Standing, assignment: Assignment, launcher: str) -> tuple[Standing, Order]:
@@ -73,3 +74,12 @@ def obey(standing: Standing, assignment: Assignment, launcher: str) -> tuple[Sta
 
 def _refused(standing: Standing, assignment: Assignment) -> Standing:
     return replace(standing, generation=max(standing.generation, assignment.generation))
+
+
+def last_words(order: Order, *, said: str) -> str:
+    """What a launcher that leaves has still to say, when it has said one reason already."""
+    reason = "" if order.reason == said or not order.exit_code else order.reason
+    if order.exit_code != GIVEN_UP:
+        return reason
+    given_up = "the job is given up; mend what ended its ranks before you start it again"
+    return f"{reason}: {given_up}" if reason else given_up

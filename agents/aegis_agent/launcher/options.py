@@ -19,6 +19,7 @@ from aegis.model.job import JobSpec
 from aegis_agent.launcher import ahead, log_progress
 from aegis_agent.launcher.ahead import Ahead
 from aegis_agent.launcher.errors import UsageError
+from aegis_agent.launcher.world_size import at_least, read_nodes, read_ranks_per_node
 
 SCRIPT, MODULE, PROGRAM = "script", "module", "program"
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -214,10 +215,10 @@ def read(arguments: argparse.Namespace) -> Options:
     folder = _absolute(arguments.checkpoint_folder)
     spec = JobSpec(
         name=_job_name(arguments.job or _default_name(command)),
-        nodes=_nodes(arguments.nnodes),
-        ranks_per_node=_ranks_per_node(arguments.nproc_per_node),
-        spares=_at_least(arguments.spares, 0, "--spares"),
-        restarts_max=_at_least(arguments.max_restarts, 0, "--max-restarts"),
+        nodes=read_nodes(arguments.nnodes),
+        ranks_per_node=read_ranks_per_node(arguments.nproc_per_node),
+        spares=at_least(arguments.spares, 0, "--spares"),
+        restarts_max=at_least(arguments.max_restarts, 0, "--max-restarts"),
         owner=getpass.getuser(),
         command=str(command),
         checkpoint_folder=str(folder or ""),
@@ -254,6 +255,9 @@ def _check_whole(options: Options) -> None:
             f"{wanted} nodes need a controller they can all reach: name it with --controller URL "
             "--token-file FILE, or this node's agent with --agent-socket PATH"
         )
+    parts = urlsplit(options.controller or "http://embedded")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"--controller {options.controller}: say its URL, as http://10.0.0.1:8500")
     if options.controller and options.agent_socket is None and options.token_file is None:
         raise UsageError(
             "the controller wants this node's token: "
@@ -312,46 +316,6 @@ def _job_name(name: str) -> str:
             f"--job {name!r}: a job's name is made of letters, digits, dots, dashes and underscores"
         )
     return name
-
-
-def _nodes(text: str) -> int:
-    least, _, most = text.partition(":")
-    if most and most != least:
-        raise UsageError(
-            f"--nnodes {text}: the number of nodes is fixed here; to train on {least} and keep "
-            f"others standing by, say --nnodes {least} --spares N"
-        )
-    return _whole(least, "--nnodes")
-
-
-def _ranks_per_node(text: str) -> int:
-    if text not in ("gpu", "auto", "cpu"):
-        return _whole(text, "--nproc-per-node")
-    gpus = 0 if text == "cpu" else count_gpus()
-    if text == "gpu" and not gpus:
-        raise UsageError("--nproc-per-node gpu: this machine shows no GPU; say a number")
-    return gpus or os.cpu_count() or 1
-
-
-def count_gpus(root: Path = Path("/")) -> int:
-    """The GPUs that the kernel shows, without asking any library."""
-    nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id")
-    amd = sum(1 for path in nodes if path.read_text().strip() not in ("", "0"))
-    return amd or len(list((root / "dev").glob("nvidia[0-9]*")))
-
-
-def _whole(text: str, flag: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise UsageError(f"{flag} {text}: say a number, 1 or more") from None
-    return _at_least(number, 1, flag)
-
-
-def _at_least(number: int, least: int, flag: str) -> int:
-    if number < least:
-        raise UsageError(f"{flag} {number}: say a number, {least} or more")
-    return number
 
 
 def _hang_floor(seconds: float) -> float:

@@ -15,6 +15,10 @@ import pytest
 
 from aegis.model.job import Assignment, LauncherState, Member, RankPhase, StopKind, World
 from aegis.wire import decode_as, encode
+from aegis.worker import shelf
+
+# All ranks here are on gloo, more of them than this machine may have GPUs.
+os.environ.update({"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""})
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "bytes_lm" / "train.py"
 PATIENCE_SECONDS = 90
@@ -197,6 +201,20 @@ class Stage:
             process.wait()
         for agent in self.agents.values():
             agent.close()
+
+
+def memory_of(stage, node):
+    """Where the launcher of a node keeps shards."""
+    pid = stage.processes[node].pid
+    [folder] = Path("/dev/shm").glob(f"aegis-run-{pid}-*")
+    return folder / "memory"
+
+
+def kept_steps(stage, node, tier):
+    """The newest step that lies there, by rank."""
+    found = [one for one in shelf.kept(memory_of(stage, node)) if one.path.parent.name == tier]
+    return {rank: max(one.entry.step for one in found if one.entry.rank == rank)
+            for rank in {one.entry.rank for one in found}}  # fmt: skip
 
 
 @pytest.fixture

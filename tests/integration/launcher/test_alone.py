@@ -72,6 +72,24 @@ def test_a_script_that_fails_at_once_is_given_up(tmp_path, launch):
     said = (tmp_path / "run.log").read_text()
     assert said.count("ValueError: no such corpus") >= 3
     assert "aegis run: Traceback (most recent call last):" in said
+    assert said.count("2 restarts without progress") == 1
+    assert said.splitlines()[-1].startswith("aegis run: the job is given up; mend what")
+
+
+def test_two_runs_of_one_name_do_not_share_a_checkpoint_folder(tmp_path, launch, losses):
+    """Each would fence the other's generations out; the second is told, the first trains on."""
+    path = tmp_path / "losses.jsonl"
+    words = ["--steps", 100_000, "--checkpoint-every", 5, "--step-seconds", 0.02, "--losses", path]
+    first = launch(EXAMPLE, *words)
+    wait(lambda: losses(path), first)
+    assert launch(EXAMPLE, *words).wait(60) == 6
+    said = (tmp_path / "run.log").read_text().splitlines()[-1]
+    assert f"job alone is running already out of {tmp_path}/checkpoints" in said
+    assert f"process {first.pid} on " in said
+    assert "name this one otherwise with --job NAME" in said
+    step = losses(path)[-1]["step"]
+    wait(lambda: losses(path)[-1]["step"] > step + 10, first)
+    assert {one["generation"] for one in losses(path)} == {1}
 
 
 def wait(ready, process, seconds=90):

@@ -42,6 +42,33 @@ def test_a_checkpoint_folder_that_cannot_be_written_to(tmp_path, script):
     assert "--checkpoint-folder" in said
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts a small file system")
+def test_a_checkpoint_folder_that_is_full(tmp_path, script):
+    """Found before anything is started; it says what there is too little of."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+    subprocess.run(mount, check=True)
+    try:
+        fill(folder / "filler")
+        code, said = run("--checkpoint-folder", folder, script("pass\n"))
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+    assert code == 1
+    assert f"the checkpoint folder {folder} is full (No space left on device)" in said
+    assert "make room there, or name another with --checkpoint-folder" in said
+
+
+@pytest.mark.parametrize("flag", ["--nnodes", "--nproc-per-node"])
+@pytest.mark.parametrize("number", ["0", "-3"])
+def test_a_world_size_that_cannot_be(script, flag, number):
+    """One sentence, the exit code of a wrong flag, and nothing is started."""
+    code, said = run(flag, number, script("pass\n"))
+    assert code == 2
+    assert said == f"aegis run: {flag} {number}: say a number, 1 or more\n"
+
+
 def test_a_missing_script(tmp_path):
     """A usage error."""
     code, said = run(tmp_path / "gone.py")

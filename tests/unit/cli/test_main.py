@@ -68,8 +68,19 @@ def test_an_unknown_command_is_guessed():
     assert "did you mean `aegis incidents`?" in done.stderr
 
 
+def test_a_wrong_flag_is_one_sentence():
+    """It names the flag and where the right ones are listed."""
+    done = aegis("run", "--frobnicate", "train.py")
+    assert done.returncode == 2
+    assert done.stderr == "aegis run: there is no --frobnicate; see `aegis run --help`\n"
+    done = aegis("run", "--spares", "x", "train.py")
+    assert done.returncode == 2
+    told = "argument --spares: invalid int value: 'x'"
+    assert done.stderr == f"aegis run: {told}; see `aegis run --help`\n"
+
+
 def test_no_command_is_a_mistake():
-    """With the usage, and the exit code for it."""
+    """With the exit code for it."""
     assert aegis().returncode == 2
 
 

@@ -29,6 +29,19 @@ def test_the_first_start_does_not_wait_for_ever(make_fleet) -> None:
     assert fleet.cluster.jobs["other"].state is JobState.STARTING
 
 
+def test_a_world_that_the_fleet_cannot_give_is_waited_for_in_words(make_fleet) -> None:
+    """Who asked for too much sees what there is; who forgot a node sees that one is missing."""
+    fleet = make_fleet(gather_seconds=5)
+    nodes = len(fleet.cluster.nodes)
+    fleet.connect("m1", spec=JobSpec(name="other", nodes=1000, ranks_per_node=2))
+    fleet.tick(6)
+    job = fleet.cluster.jobs["other"]
+    assert job.state is JobState.WAITING
+    assert job.reason == (
+        f"needs 1000 nodes, 1 can take ranks; its `aegis run` is on 1 of the fleet's {nodes + 1}"
+    )
+
+
 def test_no_generation_begins_while_a_rank_of_the_last_may_live(fleet) -> None:
     """Both nodes must have said so, in whatever order."""
     fleet.fault("n1", "gpu.ecc.uncorrectable")

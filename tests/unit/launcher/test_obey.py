@@ -1,9 +1,11 @@
 """What an assignment asks of a launcher."""
 
+from dataclasses import replace
+
 import pytest
 
 from aegis.model.job import Assignment, Member, StopKind, World
-from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, obey
+from aegis_agent.launcher.obey import NOTHING, Order, Standing, Stop, last_words, obey
 
 NOW = Stop(kind=StopKind.NOW)
 
@@ -91,3 +93,14 @@ def test_a_finished_job_sends_its_launchers_home() -> None:
     """With the exit code that the controller names."""
     order = told(assignment(1, 1, finished=True, exit_code=93, reason="three restarts"))
     assert (order.exit_code, order.reason) == (93, "three restarts")
+
+
+def test_a_reason_is_said_once() -> None:
+    """What was said when the job was being stopped is not said again at its end."""
+    given_up = "the job is given up; mend what ended its ranks before you start it again"
+    order = Order(exit_code=93, reason="3 restarts without progress")
+    assert last_words(order, said=order.reason) == given_up
+    assert last_words(order, said="") == f"3 restarts without progress: {given_up}"
+    assert last_words(replace(order, exit_code=6), said="") == "3 restarts without progress"
+    assert last_words(replace(order, exit_code=6), said=order.reason) == ""
+    assert last_words(Order(exit_code=0, reason="done"), said="") == ""

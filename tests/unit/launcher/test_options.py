@@ -5,13 +5,15 @@ import argparse
 import pytest
 
 from aegis_agent.launcher import options
-from aegis_agent.launcher.options import UsageError, count_gpus, parse_tee
+from aegis_agent.launcher.options import UsageError, parse_tee
+from aegis_agent.launcher.world_size import count_gpus, read_ranks_per_node
 
 
 @pytest.fixture
 def read(tmp_path, monkeypatch):
     for name in ("AEGIS_CONTROLLER", "AEGIS_TOKEN_FILE", "AEGIS_AGENT_SOCKET"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     script = tmp_path / "train.py"
     script.touch()
 
@@ -43,7 +45,15 @@ def test_torchruns_rendezvous_flags_are_accepted_and_named(read) -> None:
     [
         (["--nnodes", "1:4"], "the number of nodes is fixed here; to train on 1"),
         (["--nnodes", "0"], "--nnodes 0: say a number, 1 or more"),
+        (["--nnodes", "-2"], "--nnodes -2: say a number, 1 or more"),
+        (["--nnodes", "0:4"], "--nnodes 0: say a number, 1 or more"),
+        (["--nnodes", "4:2"], "--nnodes 4:2: at least 4 and at most 2 is no size"),
+        (["--nnodes", "2:"], "--nnodes : say a number, 1 or more"),
+        (["--nproc-per-node", "0"], "--nproc-per-node 0: say a number, 1 or more"),
+        (["--nproc-per-node", "-1"], "--nproc-per-node -1: say a number, 1 or more"),
         (["--nproc-per-node", "many"], "--nproc-per-node many: say a number"),
+        (["--nproc-per-node", "9999"], "--nproc-per-node 9999: say 1024 or fewer"),
+        (["--controller", "head:8500"], "--controller head:8500: say its URL, as http://"),
         (["--spares", "-1"], "--spares -1: say a number, 0 or more"),
         (["--nnodes", "2"], "2 nodes need a controller they can all reach"),
         (["--job", "a/b"], "a job's name is made of letters"),
@@ -88,6 +98,38 @@ def test_gpus_are_counted_without_a_library(tmp_path) -> None:
         (node / "gpu_id").write_text(f"{gpu}\n")
     assert count_gpus(tmp_path) == 2
     assert count_gpus(tmp_path / "nowhere") == 0
+
+
+@pytest.fixture
+def two_gpus(tmp_path):
+    """A machine's files."""
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / "dev" / name).touch()
+    return tmp_path
+
+
+def test_more_ranks_than_gpus(two_gpus) -> None:
+    """The second rank on a device would wait for ever, or fail far from the cause."""
+    assert read_ranks_per_node("2", {}, two_gpus) == 2
+    with pytest.raises(UsageError, match="3: this node shows 2 GPUs, and two ranks cannot have"):
+        read_ranks_per_node("3", {}, two_gpus)
+    with pytest.raises(UsageError, match=r"shows 1 GPU \(CUDA_VISIBLE_DEVICES=1\), .* say 1, or"):
+        read_ranks_per_node("2", {"CUDA_VISIBLE_DEVICES": "1"}, two_gpus)
+    assert read_ranks_per_node("gpu", {"CUDA_VISIBLE_DEVICES": "1"}, two_gpus) == 1
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_ranks_that_use_no_gpu_may_be_many(two_gpus, hidden) -> None:
+    """Where there is none, or they are hidden."""
+    assert read_ranks_per_node("3", {}, two_gpus / "nowhere") == 3
+    assert read_ranks_per_node("3", {"HIP_VISIBLE_DEVICES": hidden}, two_gpus) == 3
+
+
+def test_a_gpu_in_parts_takes_more_ranks(two_gpus) -> None:
+    """Which part is whose is the ranks' own affair."""
+    (two_gpus / "proc/driver/nvidia/capabilities/gpu0/mig/gi1").mkdir(parents=True)
+    assert read_ranks_per_node("7", {}, two_gpus) == 7
 
 
 def test_what_is_shown() -> None:
