@@ -378,6 +378,24 @@ def test_spares_are_named_up_to_three(watched) -> None:
     assert rails.spare(request).text == "n3 stands by"
 
 
+def test_a_spare_that_people_are_asked_to_take_out_is_none(make_fleet) -> None:
+    """One that is only watched, or about which only a record is kept, still stands by."""
+    fleet = make_fleet("n3", "n4", "n5", "n6", mode=Mode.APPROVE)
+    request = asked(fleet)
+    fleet.fault("n3", "nic.link.down", device="fab0")
+    put(fleet, "n3", state=NodeState.READY)
+    assert not fleet.cluster.unresolved_on("n3")[0].decisions
+    fleet.fault("n4", "gpu.lost", device="gpu1")
+    assert fleet.cluster.unresolved_on("n4")[0].decisions
+    fleet.fault("n5", "gpu.ecc.uncorrectable")
+    assert rails.spare(request).text == "n3, n4 and n6 stand by"
+    for node in ("n3", "n4", "n6"):
+        fleet.fault(node, "gpu.ecc.uncorrectable")
+        put(fleet, node, state=NodeState.READY)
+    asks = "people are asked whether to leave n3, n4 and n5 too"
+    assert said(rails.spare(request)) == (False, f"no spare stands by for job llama, and {asks}")
+
+
 def test_the_floor_is_what_is_left_afterwards(make_fleet) -> None:
     """One of two may go where one must be left; a job that has failed needs none."""
     fleet = make_fleet("n3", "n4", mode=Mode.OBSERVE, spare_floor=1)
