@@ -14,8 +14,12 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-# A group that is torn down while one of its threads lets go of a tensor can wait for ever.
-_kept: list[Any] = []
+from aegis.worker import ranks
+
+# A group that is torn down while one of its threads lets go of a tensor can wait for ever. By the
+# next restart those threads have long been idle, as their connections are ended: then it may go,
+# with its threads and sockets.
+_left: list[Any] = []  # at the newest restart
 _links: set[str] = set()  # "socket:[inode]" of the groups' connections
 
 
@@ -52,7 +56,8 @@ def leave() -> None:
     """Be in no group any more; a new one can be joined at another store."""
     release()
     _links.clear()
-    _kept.extend(c10d._world.pg_map)  # noqa: SLF001
+    _left[:] = [*c10d._world.pg_map, *ranks.kept]  # noqa: SLF001
+    ranks.kept.clear()
     if not dist.is_initialized():
         return
     try:

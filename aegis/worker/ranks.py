@@ -16,8 +16,9 @@ T = TypeVar("T")
 
 # In torch 2.13 a group's worker that lets go of a tensor holds the group's lock and wants the
 # interpreter's. A group that is torn down in that moment holds the one, wants the other, and waits
-# for ever. So no group is torn down before the interpreter itself.
-_kept: list[Any] = []
+# for ever. So no group is torn down before the interpreter itself, but for those that were left
+# long since (`aegis.worker.groups`).
+kept: list[Any] = []
 
 
 class ElsewhereError(OSError):
@@ -30,7 +31,7 @@ class Ranks:
     def __init__(self) -> None:
         alone = not (dist.is_available() and dist.is_initialized())
         self.group = None if alone else dist.new_group(backend="gloo")
-        _kept.append(self.group)
+        kept.append(self.group)
         self.rank = 0 if alone else dist.get_rank()
         self.size = 1 if alone else dist.get_world_size()
 

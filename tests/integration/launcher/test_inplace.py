@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from aegis.model.job import LauncherPhase
-from tests.integration.launcher.conftest import EXAMPLE
+from aegis.model.job import LauncherPhase, Tier
+from aegis.worker import shelf
+from tests.integration.launcher.conftest import EXAMPLE, kept_steps, memory_of
 
 SCRIPT = f"""
 import ctypes
@@ -27,7 +30,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import aegis.worker
 
-STEPS, EVERY, STUCK = int(sys.argv[1]), int(sys.argv[2]), Path("stuck")
+STEPS, EVERY = int(sys.argv[1]), int(sys.argv[2])
+STUCK, HOLD = Path("stuck"), Path("hold")
 torch.use_deterministic_algorithms(True)
 torch.set_num_threads(1)
 example.seed_everything(1)
@@ -57,6 +61,8 @@ def train():
                     file.write(json.dumps([step + 1, loss, os.getpid()]) + "\\n")
             checkpointer.save_every(EVERY, step + 1)
             time.sleep(0.02)
+            while HOLD.exists() and step + 1 >= int(HOLD.read_text()):
+                time.sleep(0.02)
             if STUCK.exists() and os.environ["AEGIS_GENERATION"] == "1":
                 if rank == 1:
                     Path("is-stuck").touch()
@@ -81,6 +87,20 @@ def losses(stage):
     for line in (stage.folder / "losses.jsonl").read_text().splitlines():
         step, loss, _ = json.loads(line)
         found.setdefault(step, set()).add(loss)
+    return found
+
+
+def undisturbed(stage, path, steps):
+    """The losses of four ranks that torchrun starts once."""
+    (stage.folder / "losses.jsonl").rename(stage.folder / "disturbed.jsonl")
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4",
+        str(path), str(steps), "0",
+    ]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(command, check=True, cwd=stage.folder, env=environment, timeout=240)
+    found = losses(stage)
+    assert sorted(found) == list(range(1, steps + 1))
     return found
 
 
@@ -119,20 +139,32 @@ def test_survivors_keep_their_process_and_lose_nothing(stage, path) -> None:
     stage.phase("a", LauncherPhase.DONE)
     assert stage.finish("a") == [0]
     disturbed = losses(stage)
-    (stage.folder / "losses.jsonl").unlink()
-    command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4",
-        str(path), "60", "0",
-    ]  # fmt: skip
-    subprocess.run(
-        command,
-        check=True,
-        cwd=stage.folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        timeout=240,
-    )
-    assert disturbed == losses(stage)
-    assert sorted(disturbed) == list(range(1, 61))
+    assert disturbed == undisturbed(stage, path, 60)
+
+
+def test_a_survivor_does_not_grow(stage, path) -> None:
+    """After twenty restarts it has the threads and open files that it had after the third."""
+    stage.launch("a", path, 100_000, 5)
+    stage.ready("a")
+    stage.begin("a")
+    stage.trains("a")
+    sizes = []
+    for _ in range(20):
+        checkpointed(stage, "a", stage.state("a").checkpoint_step)
+        survivor = kill(stage, "a", 1)[0]
+        stage.begin("a")
+        stage.trains("a")
+        assert stage.pids("a")[0] == survivor
+        sizes.append([count(survivor, "task"), count(survivor, "fd"), count(survivor, "maps")])
+    early = [max(one) for one in zip(*sizes[:4], strict=True)]
+    late = [min(one) for one in zip(*sizes[-4:], strict=True)]
+    assert all(now <= before + 4 for before, now in zip(early[:2], late[:2], strict=True)), sizes
+
+
+def count(pid, what):
+    """How many threads, open files or mappings a process has."""
+    path = Path("/proc", str(pid), what)
+    return len(path.read_text().splitlines()) if what == "maps" else len(list(path.iterdir()))
 
 
 def test_a_rank_without_a_checkpoint_starts_anew(stage, path) -> None:
@@ -191,6 +223,70 @@ def test_survivors_on_other_nodes(stage, path, alive) -> None:
     stage.trains("b", "c")
     assert kept(there, stage.pids("b")) == [True, True]
     stage.wait(lambda: not alive(here[1]))
+
+
+def test_what_is_lost_comes_from_a_peer_s_memory(stage, path) -> None:
+    """A rank with its shard, then a node with all of its own; there is no checkpoint on disk."""
+    hold(stage, 12)
+    for node in "abc":
+        stage.launch(node, path, 40, 5, nodes=2)
+    stage.ready("a", "b", "c")
+    stage.begin("a", "b")
+    copied(stage, 10, "a", "b")
+    here, there = stage.pids("a"), kill(stage, "b", 1)
+    shelf.drop(shelf.own_path(memory_of(stage, "b"), 3))
+    hold(stage, 22)
+    goes_on(stage, "a", "b")
+    assert (stage.pids("a"), stage.pids("b")[0]) == (here, there[0])
+    assert restored(stage, "a") == (10, (Tier.MEMORY,))
+    assert restored(stage, "b") == (10, (Tier.MEMORY, Tier.PEER))
+
+    copied(stage, 20, "a", "b")
+    stage.processes["b"].kill()
+    stage.processes["b"].wait()
+    shutil.rmtree(memory_of(stage, "b"))
+    hold(stage, 1000)
+    goes_on(stage, "a", "c")
+    assert stage.pids("a") == here
+    assert restored(stage, "a") == (20, (Tier.MEMORY,))
+    assert restored(stage, "c") == (20, (Tier.PEER,))
+
+    stage.phase("a", LauncherPhase.DONE)
+    disturbed = losses(stage)
+    assert disturbed == undisturbed(stage, path, 40)
+
+
+def hold(stage, step):
+    """Have the ranks stand still after this step, if they come so far."""
+    (stage.folder / "hold.new").write_text(str(step))
+    (stage.folder / "hold.new").rename(stage.folder / "hold")
+
+
+def copied(stage, step, *nodes):
+    """Wait until each shard of this step is in memory, and in a peer's."""
+    whole = dict.fromkeys(range(4), step)
+    stage.wait(lambda: all(kept_in(stage, nodes, tier) == whole for tier in ("own", "peer")))
+
+
+def kept_in(stage, nodes, tier):
+    """The newest step that lies there, by rank."""
+    return {rank: step for node in nodes for rank, step in kept_steps(stage, node, tier).items()}
+
+
+def goes_on(stage, *nodes):
+    """With nothing on disk."""
+    stage.stop(*nodes)
+    stage.wait(lambda: not any(stage.pids(node) for node in nodes))
+    for folder in stage.checkpoints.glob("step-*"):
+        shutil.rmtree(folder)
+    stage.begin(*nodes)
+    stage.trains(*nodes)
+
+
+def restored(stage, node):
+    """What its ranks have restored: the step, and where they had their shards from."""
+    state = stage.state(node)
+    return state.resumed_step, state.resumed_from
 
 
 def test_a_failure_of_its_own_is_not_survived(stage, script) -> None:

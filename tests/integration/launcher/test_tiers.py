@@ -7,25 +7,11 @@ import random
 import shutil
 import signal
 import time
-from pathlib import Path
 
 from aegis.model.job import LauncherPhase, Tier
 from aegis.worker import shelf
 from aegis.worker.inspect import findings
-
-
-def memory_of(stage, node):
-    """Where the launcher of a node keeps shards."""
-    pid = stage.processes[node].pid
-    [folder] = Path("/dev/shm").glob(f"aegis-run-{pid}-*")
-    return folder / "memory"
-
-
-def kept(stage, node, tier):
-    """The steps that lie there, by rank."""
-    found = [one for one in shelf.kept(memory_of(stage, node)) if one.path.parent.name == tier]
-    return {rank: max(one.entry.step for one in found if one.entry.rank == rank)
-            for rank in {one.entry.rank for one in found}}  # fmt: skip
+from tests.integration.launcher.conftest import kept_steps, memory_of
 
 
 def forget_disk(stage):
@@ -59,8 +45,8 @@ def test_a_peer_s_copy_outlives_its_node(stage, train, uninterrupted):
     stage.ready("a", "b", "c")
     stage.begin("a", "b")
     stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
-    stage.wait(lambda: set(kept(stage, "a", "peer")) == {2, 3})
-    stage.wait(lambda: min(kept(stage, "a", "peer").values()) >= 20)
+    stage.wait(lambda: set(kept_steps(stage, "a", "peer")) == {2, 3})
+    stage.wait(lambda: min(kept_steps(stage, "a", "peer").values()) >= 20)
     stage.processes["b"].kill()
     stage.processes["b"].wait()
     shutil.rmtree(memory_of(stage, "b"))
@@ -82,15 +68,15 @@ def test_a_bad_shard_in_memory_gives_way_to_its_copy(stage, train):
     stage.ready("a", "b")
     stage.begin("a", "b")
     stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
-    stage.wait(lambda: set(kept(stage, "b", "peer")) == {0, 1})
+    stage.wait(lambda: set(kept_steps(stage, "b", "peer")) == {0, 1})
     for node in ("a", "b"):
         for pid in stage.pids(node):
             os.kill(pid, signal.SIGKILL)
     for node in ("a", "b"):
         stage.phase(node, LauncherPhase.FAILED)
     forget_disk(stage)
-    own = kept(stage, "a", "own") | kept(stage, "b", "own")
-    copies = kept(stage, "a", "peer") | kept(stage, "b", "peer")
+    own = kept_steps(stage, "a", "own") | kept_steps(stage, "b", "own")
+    copies = kept_steps(stage, "a", "peer") | kept_steps(stage, "b", "peer")
     step = min(*own.values(), *copies.values())
     for rank in (0, 1):
         damage(shelf.own_path(memory_of(stage, "a"), rank))
@@ -116,7 +102,7 @@ def test_a_bad_shard_in_memory_is_named_and_survived(stage, train):
     stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
     os.kill(stage.pids("a")[1], signal.SIGKILL)
     stage.phase("a", LauncherPhase.FAILED)
-    stage.wait(lambda: kept(stage, "a", "own"))
+    stage.wait(lambda: kept_steps(stage, "a", "own"))
     shard = shelf.own_path(memory_of(stage, "a"), 1)
     step = json.loads((shard / "entry.json").read_text())["step"]
     damage(shard)
