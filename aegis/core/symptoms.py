@@ -171,6 +171,8 @@ def of_rejected(job: Job, node: Node, one: RejectedCheckpoint) -> Fault:
 
 def sentence(one: RejectedCheckpoint) -> str:
     """What was wrong with a checkpoint."""
+    if one.reason.startswith("suspect: "):
+        return f"the checkpoint of step {one.step} is {one.reason}"
     return f"the checkpoint of step {one.step} failed verification ({one.reason})"
 
 

@@ -11,8 +11,12 @@ from aegis.cli.demo.network import SimulatedSysfs
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    """A job training on two of three nodes, past its first checkpoints; everything ends with it."""
+def fleet(request, tmp_path_factory):
+    """A job training on two of three nodes, past its first checkpoints; everything ends with it.
+
+    A module may say by CHECKPOINT_EVERY how many steps lie between two of them.
+    """
+    every = getattr(request.module, "CHECKPOINT_EVERY", 10)
     tmp_path = tmp_path_factory.mktemp("fleet")
     pytest.importorskip("torch", reason="needs torch: run `make setup`")
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -22,7 +26,7 @@ def fleet(tmp_path_factory):
         network=SimulatedSysfs(tmp_path / "sys"),
         port=port,
         steps_max=100_000,
-        checkpoint_every=10,
+        checkpoint_every=every,
         step_seconds=0.05,
     )
     try:
@@ -30,7 +34,7 @@ def fleet(tmp_path_factory):
         stage.start_controller()
         for node in NODES:
             stage.start_node(node)
-        stage.wait(lambda: stage.step() >= 25, 120, "the job to train")
+        stage.wait(lambda: stage.step() >= 2.5 * every, 120, "the job to train")
         yield stage
     finally:
         stage.close()
