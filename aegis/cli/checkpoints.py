@@ -174,7 +174,7 @@ def advice(interval: dict[str, Any]) -> Iterable[tuple[str, object]]:
 
 
 def _duration(seconds: float) -> str:
-    return show.ago(time.time() - seconds)
+    return f"{seconds:.1f} s" if seconds < 10 else show.ago(time.time() - seconds)
 
 
 def size(count: int) -> str:

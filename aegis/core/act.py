@@ -327,6 +327,8 @@ def _give_up(cluster: Cluster, incident: Incident) -> None:
     assert job is not None, f"{incident.id} gives up no job"
     incident = _begin(cluster, incident, job)
     reason = f"{counted(job.restarts_without_progress, 'restart')} without progress"
+    if not job.spec.restarts_max:
+        reason = "its ranks ended, and it was started with no restart allowed"
     note(
         cluster,
         incident,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from aegis.cli.checkpoints import advice
 from aegis.cli.main import main
 from aegis.worker import folder as files
 from aegis.worker.fence import Fence
@@ -32,3 +33,15 @@ def test_prune_says_why_nothing_was_deleted(folder, capsys) -> None:
     words = ["prune", "--keep", "1", "--reason", "room"]
     assert main(["checkpoints", "--folder", str(folder), *words]) == 0
     assert "older than the newest that holds" in capsys.readouterr().out
+
+
+def test_a_short_interval_is_no_0_s() -> None:
+    """A job of quick steps is advised parts of a second."""
+    interval = {
+        "now_seconds": 1.2, "advised_seconds": 0.34, "advised_steps": 2, "is_bound": False,
+        "stall_seconds": 0.014, "durable_seconds": 0.1, "failure_seconds": 700.0, "reason": "",
+    }  # fmt: skip
+    told = dict(advice(interval))
+    assert told["saves now"] == "every 1.2 s"
+    assert told["save every"] == "0.3 s, 2 steps (Young-Daly)"
+    assert told["because"].endswith("the job fails every 12 min")

@@ -89,6 +89,14 @@ def test_a_store_serves_one_generation(fleet) -> None:
     assert (fleet.job.state, fleet.job.master_port) == (JobState.STARTING, 4007)
 
 
+def test_a_job_without_restarts_is_given_up_in_words(fleet) -> None:
+    """It was never restarted: "0 restarts without progress" would say nothing."""
+    spec = replace(fleet.job.spec, restarts_max=0)
+    fleet.cluster.jobs["llama"] = replace(fleet.job, spec=spec)
+    fleet.die("n2", rank=3)
+    assert fleet.job.reason == "its ranks ended, and it was started with no restart allowed"
+
+
 def test_an_assignment_names_the_very_launcher(fleet) -> None:
     """A launcher that came in place of another is told to hold no ranks of that generation."""
     fleet.launchers["n2"] = replace(
