@@ -55,6 +55,7 @@ class Links:
     controller_heard_at: float = 0.0  # the last word of the controller itself
     _agent_up: bool = False
     _agent_seen_at: float = field(default_factory=time.monotonic)
+    _agent_missed: bool = False  # and that it is away has been said
     _asking: bool = False  # the controller itself is to be asked although the agent is there
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _told: LauncherState | None = None
@@ -98,10 +99,11 @@ class Links:
                 reader, writer = await asyncio.open_unix_connection(
                     self.agent_socket, limit=_LINE_BYTES_MAX
                 )
-            except OSError:
+            except OSError as error:
+                self._miss_agent(error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            self._agent_up = True
+            self._agent_up, self._agent_missed = True, False
             try:
                 await self._speak_to_agent(reader, writer)
             except (OSError, WireError, ValueError) as error:
@@ -110,6 +112,17 @@ class Links:
                 self._agent_up, self._agent_seen_at = False, time.monotonic()
                 writer.close()
             await asyncio.sleep(_RETRY_SECONDS)
+
+    def _miss_agent(self, error: OSError) -> None:
+        """Said once for as long as it is away; without a word a wrong path would wait for ever."""
+        if self._agent_missed or time.monotonic() - self._agent_seen_at < AGENT_AWAY_SECONDS:
+            return
+        self._agent_missed = True
+        instead = ", and the controller is asked" if self.controller is not None else ""
+        _log.warning(
+            "no agent answers at %s (%s); trying on%s",
+            self.agent_socket, error.strerror or error, instead,
+        )  # fmt: skip
 
     async def _speak_to_agent(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
