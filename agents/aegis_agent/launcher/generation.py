@@ -81,14 +81,13 @@ class Rank:
     def state(self) -> RankState:
         """The rank as the launcher reports it."""
         progress = self.progress
-        gone = self.status is not None
         status = None if self.left_at else self.status
         not_finite = "" if progress.loss is None else in_words(progress.loss)
         return RankState(
             rank=self.rank,
             local_rank=self.local_rank,
             pid=self.pid,
-            phase=RankPhase.EXITED if gone else progress.phase,
+            phase=progress.phase if self.status is None else RankPhase.EXITED,
             step=progress.step,
             loss=None if not_finite else progress.loss,
             loss_not_finite=not_finite,
@@ -170,10 +169,9 @@ class Generation:
         """Read every page, and notice what it says of losses and pace."""
         for rank in self.ranks:
             rank.look()
-        pages = [(rank.rank, rank.progress) for rank in self.ranks]
-        owns = self.signals.look(pages, time.time()).values()
-        for rank, own in zip(self.ranks, owns, strict=True):
-            rank.own_seconds = own
+        own = self.signals.look([(one.rank, one.progress) for one in self.ranks], time.time())
+        for rank in self.ranks:
+            rank.own_seconds = own[rank.rank]
         for text in self.signals.untold():
             _log.warning("generation %d: %s", self.number, text)
 
