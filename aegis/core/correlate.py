@@ -252,14 +252,12 @@ def _blame_the_first(cluster: Cluster, incident: Incident, fault: Fault) -> None
     """Ranks die of each other's death: the first that failed names the incident."""
     if incident.fault_class not in DIED or order(fault) >= order(incident.faults[0]):
         return
-    save(
-        cluster,
-        replace(
-            incident,
-            fault_class=fault.fault_class,
-            node=fault.node,
-            device=fault.device,
-            faults=(fault, *(one for one in incident.faults if one != fault)),
-            phases=replace(incident.phases, observed_at=fault.observed_at),
-        ),
+    named = replace(
+        incident,
+        fault_class=fault.fault_class,
+        node=fault.node,
+        device=fault.device,
+        faults=(fault, *(one for one in incident.faults if one != fault)),
+        phases=replace(incident.phases, observed_at=fault.observed_at),
     )
+    memory.blamed(cluster, incident, save(cluster, named))

@@ -1,11 +1,12 @@
 """The ladder: which rung of a rule is next, by what was tried on this very device lately.
 
 A rung that was tried as often as the rule says, in the time it says, gives way to the one above.
-Three things keep it from climbing blindly:
+These keep it from climbing blindly:
 
 - What needs hands first (links, PCIe, on-die memory) skips rungs that only reset or reboot.
 - A failure that wanders from device to device is the application's, not the hardware's: the first
   rung stays. The same device twice is hardware.
+- A rank that says it lost another one is a victim: the first rung stays, and it is not counted.
 - Above the last rung there are only people: a node that a rung may take away is taken and left to
   them, any other rule tells them.
 """
@@ -36,6 +37,9 @@ def choose(cluster: Cluster, rule: Rule, incident: Incident, fault: Fault) -> St
     """The rung that the incident has reached."""
     if not rule.if_fails and rule.attempts is None:
         return Step(remedy=rule.remedy)
+    if fault.is_victim:
+        why = "the rank lost another one, which blames neither it nor its node"
+        return Step(remedy=rule.remedy, why=why)
     hands = needs_hands(fault)
     rungs = [one for one in rule.ladder if not (hands and one.remedy.value in SOFT)]
     if not rungs:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from aegis.core.cluster import Cluster
 from aegis.model.fault import Fault
-from aegis.model.incident import Incident, Remedy
+from aegis.model.incident import DecisionResult, Incident, Remedy
 from aegis.model.memory import KEPT_SECONDS, Attempt, Memory, Seen
 from aegis.model.record import replace
 from aegis.rules import Match, Scope
@@ -49,7 +49,9 @@ def _are_one(last: Seen, one: Seen) -> bool:
 
 
 def tried(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
-    """Keep that a remedy is being carried out."""
+    """Keep that a remedy is being carried out, where it is for something that blames the node."""
+    if incident.faults[0].is_victim:
+        return
     node = incident.node or ""
     before, since = cluster.memories.get(node, Memory()), cluster.now - KEPT_SECONDS
     one = Attempt(
@@ -72,6 +74,15 @@ def untried(cluster: Cluster, incident: Incident, remedy: Remedy) -> None:
     if mine:
         kept = tuple(one for one in before.tried if one is not mine[-1])
         cluster.memories[node] = replace(before, tried=kept)
+
+
+def blamed(cluster: Cluster, before: Incident, incident: Incident) -> None:
+    """What was tried for the incident counts where it is now known to belong."""
+    if not before.decisions or before.decisions[-1].result is not DecisionResult.ACTED:
+        return
+    remedy = before.decisions[-1].remedy
+    untried(cluster, before, remedy)
+    tried(cluster, incident, remedy)
 
 
 class Known:

@@ -5,7 +5,7 @@ from aegis.core.levels import is_fresh
 from aegis.core.rails import TRAINING
 from aegis.core.recovery import reports
 from aegis.core.words import CRASH, duration, listed
-from aegis.model.fault import Evidence, Fault, FaultClass, Severity
+from aegis.model.fault import VICTIM, Evidence, Fault, FaultClass, Severity
 from aegis.model.job import (
     Job,
     JobState,
@@ -19,8 +19,7 @@ from aegis.model.node import Node
 
 _LOST = (LauncherPhase.IDLE, LauncherPhase.FAILED)
 ERROR_KEPT = 4000  # characters of a traceback's end
-VICTIM = ("victim", "yes")  # among a fault's details
-VICTIMS = "victims"  # the same, of those that ended of it on its node: their ranks
+VICTIMS = "victims"  # among a fault's details: the ranks of its node that ended of it
 ERROR_OUTPUT = "error output"  # where a rank's own words come from
 
 
@@ -40,7 +39,7 @@ def of_job(cluster: Cluster, job: Job) -> list[Fault]:
 
 def order(fault: Fault) -> tuple[bool, float]:
     """Who failed first: a rank that says it lost another one did not, whatever its clock says."""
-    return (VICTIM in fault.details, fault.observed_at)
+    return (fault.is_victim, fault.observed_at)
 
 
 def _are_well(cluster: Cluster, job: Job) -> bool:

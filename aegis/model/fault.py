@@ -84,6 +84,9 @@ class FaultClass(StrEnum):
     JOB_CHECKPOINT_STALE = "job.checkpoint.stale"
 
 
+VICTIM = ("victim", "yes")  # among a fault's details
+
+
 class Severity(StrEnum):
     """How bad a fault is for the device and the work on it."""
 
@@ -119,6 +122,11 @@ class Fault:
     job: str | None = None  # set for faults of a job: job.*
     identity: str = ""  # what the device is whichever slot it sits in: "BDF UUID serial"
     details: tuple[tuple[str, str], ...] = ()  # what the evidence names: ("block", "umc")
+
+    @property
+    def is_victim(self) -> bool:
+        """Whether it is a rank that says it lost another one: its node is not to blame."""
+        return VICTIM in self.details
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,6 +236,7 @@ class Scenario:
             at=self.at - float(named.get("ago", 0)),
             signal=int(named.get("signal", 9)),
             text=f"rank {rank} was killed by signal {named.get('signal', 9)}",
+            victim="victim" in named,
         )
         dead = self._ranks(launcher, phase=jb.RankPhase.EXITED)
         self._change(

@@ -9,7 +9,7 @@ from aegis.core.cluster import Cluster
 from aegis.core.incidents import begin
 from aegis.core.memory import KEPT_SECONDS, SEEN_MAX, TRIED_MAX, Known
 from aegis.model.event import PolicyChanged, RuleModeSet
-from aegis.model.fault import Fault, FaultClass, Severity
+from aegis.model.fault import VICTIM, Fault, FaultClass, Severity
 from aegis.model.incident import DecisionResult, Remedy
 from aegis.model.memory import Attempt, Memory
 from aegis.model.node import Node
@@ -151,6 +151,18 @@ def test_what_wanders_is_the_application() -> None:
     step = ladder.choose(made, RULE, incident, shown())
     assert step.remedy is Remedy.RESTART
     assert step.why == "it was on n2 gpu0 too: the application is suspect, not a device"
+
+
+def test_a_victim_blames_nobody() -> None:
+    """It lost another rank: whatever was tried before, the first rung stays, and does not count."""
+    made = cluster()
+    tried(made, Remedy.RESTART, Remedy.RESET_DOMAIN, Remedy.REBOOT)
+    victim = shown(details=(VICTIM,))
+    step = ladder.choose(made, RULE, begin(made, victim), victim)
+    assert step.remedy is Remedy.RESTART
+    assert "lost another one" in step.why
+    memory.tried(made, begin(made, victim), Remedy.RESTART)
+    assert len(made.memories["n1"].tried) == 3
 
 
 @pytest.mark.parametrize(
