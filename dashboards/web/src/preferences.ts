@@ -1,6 +1,6 @@
 // What the reader chose: kept in this browser, where it lets us.
 
-import { useEffect, useState } from "preact/hooks";
+import { Listeners } from "./heard";
 
 export type TimeMode = "utc" | "local" | "relative";
 export type Theme = "system" | "light" | "dark";
@@ -12,7 +12,7 @@ export interface Preferences {
 
 const KEY = "aegis.preferences";
 const DEFAULTS: Preferences = { time: "utc", theme: "system" };
-const listeners = new Set<() => void>();
+const listeners = new Listeners();
 let current = load();
 
 function load(): Preferences {
@@ -36,7 +36,7 @@ export function setPreferences(changes: Partial<Preferences>): void {
     // it holds until the page is closed
   }
   applyTheme();
-  for (const listener of listeners) listener();
+  listeners.tell();
 }
 
 export function applyTheme(): void {
@@ -44,12 +44,5 @@ export function applyTheme(): void {
 }
 
 export function usePreferences(): Preferences {
-  const [value, setValue] = useState(current);
-  useEffect(() => {
-    const listener = () => setValue(current);
-    listeners.add(listener);
-    listener();
-    return () => void listeners.delete(listener);
-  }, []);
-  return value;
+  return listeners.use(() => current);
 }

@@ -4,9 +4,9 @@
 // a list was on its way is newer than the list. When the stream is lost the page says so, keeps
 // what it has, and fetches it anew every few seconds until the stream is back.
 
-import { useEffect, useState } from "preact/hooks";
 import * as api from "./api";
 import { now, setServerTime } from "./clock";
+import { Listeners } from "./heard";
 import type { Incident, Job, Node, Summary } from "./types";
 
 export type Connection = "connecting" | "live" | "lost";
@@ -59,7 +59,7 @@ let drawing = false;
 let fetching: Promise<void> | null = null;
 let lastEventMilliseconds = Date.now();
 let summaryDue = false;
-const listeners = new Set<() => void>();
+const listeners = new Listeners();
 
 function change(changes: Partial<State>): void {
   state = { ...state, ...changes };
@@ -69,21 +69,14 @@ function change(changes: Partial<State>): void {
   setTimeout(
     () => {
       drawing = false;
-      for (const listener of listeners) listener();
+      listeners.tell();
     },
     nodes.size > BIG_FLEET ? 500 : 50,
   );
 }
 
 export function useStore(): State {
-  const [value, setValue] = useState(state);
-  useEffect(() => {
-    const listener = () => setValue(state);
-    listeners.add(listener);
-    listener();
-    return () => void listeners.delete(listener);
-  }, []);
-  return value;
+  return listeners.use(() => state);
 }
 
 export function start(): void {

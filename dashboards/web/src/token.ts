@@ -1,10 +1,10 @@
 // The token of whoever acts from this page. It is kept in this tab, until the tab is closed, and
 // sent only with what changes something.
 
-import { useEffect, useState } from "preact/hooks";
+import { Listeners } from "./heard";
 
 const KEY = "aegis.token";
-const listeners = new Set<() => void>();
+const listeners = new Listeners();
 let current = recall();
 
 function recall(): string {
@@ -24,16 +24,9 @@ export function setToken(token: string): void {
   } catch {
     // it holds until the page is loaded anew
   }
-  for (const listener of listeners) listener();
+  listeners.tell();
 }
 
 export function useToken(): string {
-  const [value, setValue] = useState(current);
-  useEffect(() => {
-    const listener = () => setValue(current);
-    listeners.add(listener);
-    listener();
-    return () => void listeners.delete(listener);
-  }, []);
-  return value;
+  return listeners.use(() => current);
 }
