@@ -1,10 +1,12 @@
 """The open streams of agents and launchers, and which of them have news to be told.
 
 A newer connection of the same node, sender and job replaces the older one: a node that came back
-through another path must not be held up by a connection that nobody closed.
+through another path must not be held up by a connection that nobody closed. But two launchers that
+both live must not take each other's place in turn: the second one waits until the first is silent.
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from aegis.model.node import Sender
 
 # Connections are numbered within an epoch, so that the numbers grow across restarts too.
 _CONNECTIONS_PER_EPOCH = 1_000_000
+SILENT_SECONDS = 3.0  # launchers speak each second
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -23,6 +26,8 @@ class Stream:
     sender: Sender
     job: str
     session: int
+    speaker: str = ""  # a launcher's id; "" where it does not say
+    heard_at: float = field(default_factory=time.monotonic)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     replaced: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -34,11 +39,18 @@ class Streams:
         self._open: dict[tuple[str, Sender, str], Stream] = {}
         self._count = 0
 
-    def enter(self, epoch: int, node: str, sender: Sender, job: str) -> Stream:
+    def is_held(self, node: str, sender: Sender, job: str, speaker: str) -> bool:
+        """Whether another launcher than this one speaks in its place, and did just now."""
+        older = self._open.get((node, sender, job))
+        if older is None or not speaker or older.speaker in ("", speaker):
+            return False
+        return time.monotonic() - older.heard_at < SILENT_SECONDS
+
+    def enter(self, epoch: int, node: str, sender: Sender, job: str, speaker: str = "") -> Stream:
         """A new connection takes its place."""
         self._count += 1
         session = epoch * _CONNECTIONS_PER_EPOCH + self._count
-        stream = Stream(node=node, sender=sender, job=job, session=session)
+        stream = Stream(node=node, sender=sender, job=job, session=session, speaker=speaker)
         if older := self._open.get((node, sender, job)):
             older.replaced.set()
         self._open[node, sender, job] = stream

@@ -39,6 +39,8 @@ class Job:
             *("--nproc-per-node", str(RANKS_PER_NODE), "--max-restarts", "100"),
             *("--rdzv-backend", "c10d", "--rdzv-id", "bench"),
             *("--rdzv-endpoint", f"{self.network.address(NODES[0])}:{_PORT}"),
+            # torchrun looks for the endpoint among the addresses of this machine's name.
+            *("--rdzv-conf", f"is_host={str(node == NODES[0]).lower()}"),
             *("--local-addr", self.network.address(node)),
             *training(self.folder),
         ]
@@ -70,7 +72,8 @@ def killed(within: Path, repetitions: int) -> dict[str, Any]:
             seconds.append(_once(job))
         except LostError as error:
             logs = [job.folder / node / "log" for node in NODES]
-            tails = {str(log): log.read_text(errors="replace")[-1500:] for log in logs}
+            there = [log for log in logs if log.exists()]
+            tails = {str(log): log.read_text(errors="replace")[-1500:] for log in there}
             return {"seconds": watch.summary(seconds), "lost": str(error), "log": tails}
         finally:
             job.close()

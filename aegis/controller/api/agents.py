@@ -6,6 +6,7 @@ slowed by its own connection and fills no queue here.
 
 import asyncio
 import logging
+import time
 from http import HTTPStatus
 from typing import Annotated
 
@@ -38,16 +39,18 @@ async def stream(
     node: Annotated[str, Query(min_length=1)],
     sender: Sender = Sender.AGENT,
     job: str = "",
+    launcher: str = "",
 ) -> None:
     """One agent, or one launcher whose agent is away."""
     here = services.of(socket)
     try:
         _admit(socket, here, node)
+        _see_free(here, node, sender, job, launcher)
     except ProblemError as error:
         await socket.send_denial_response(answer(socket.scope, error))
         return
     await socket.accept()
-    entered = here.streams.enter(here.cluster.epoch, node, sender, job)
+    entered = here.streams.enter(here.cluster.epoch, node, sender, job, launcher)
     log.info("stream opened: node=%s sender=%s session=%d", node, sender, entered.session)
     try:
         await _serve(socket, here, entered)
@@ -65,6 +68,15 @@ def _admit(socket: WebSocket, here: Services, node: str) -> None:
             HTTPStatus.FORBIDDEN,
             f"the token is {bound} and may not speak for {node}",
             f"mint one with `aegis nodes token {node}`",
+        )
+
+
+def _see_free(here: Services, node: str, sender: Sender, job: str, launcher: str) -> None:
+    if here.streams.is_held(node, sender, job, launcher):
+        raise ProblemError(
+            HTTPStatus.CONFLICT,
+            f"another launcher of job {job} speaks for {node}",
+            "stop it first, or give this one another --job or --node",
         )
 
 
@@ -94,6 +106,7 @@ async def _receive(
 ) -> None:
     while True:  # ends when the connection does
         report = _read(await _text(socket), stream)
+        stream.heard_at = time.monotonic()
         await here.loop.report(report, stream.session)
         reply = here.loop.answer(stream.node, sequence=report.report.sequence, spool=report.origin)
         await _send(socket, sending, reply)

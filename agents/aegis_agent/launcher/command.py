@@ -11,7 +11,7 @@ from aegis_agent.launcher import environment, folders, options
 from aegis_agent.launcher.embedded import controller_for, where_to_look
 from aegis_agent.launcher.errors import ConflictError, UnusableError, UsageError
 from aegis_agent.launcher.launcher import Launcher
-from aegis_agent.launcher.links import DeniedError
+from aegis_agent.launcher.links import DeniedError, HeldError
 from aegis_agent.launcher.options import Options, parse_tee
 
 _FAILED, _USAGE, _DENIED, _CONFLICT = 1, 2, 4, 6
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     except UnusableError as error:
         _log.error("%s", error)
         return _FAILED
-    except ConflictError as error:
+    except (ConflictError, HeldError) as error:
         _log.error("%s", error)
         return _CONFLICT
     except DeniedError as error:

@@ -23,7 +23,7 @@ from aegis.model.job import Assignment, LauncherState
 from aegis.model.node import NodeReport, Sender
 from aegis.wire import Answer, Report, WireError, decode_as, encode
 from aegis_agent.probes.launcher import is_progress_only
-from aegis_agent.stream import DENIED, TokenError, open_stream
+from aegis_agent.stream import DENIED, HELD, TokenError, open_stream
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,13 @@ HEARTBEAT_SECONDS = 1.0
 AGENT_AWAY_SECONDS = 2.0
 _RETRY_SECONDS = 0.25
 _PAUSE_SECONDS_MAX = 5.0
+_HELD_SECONDS_MAX = 10.0  # longer than one that is gone is taken for being there
 _LINE_BYTES_MAX = 1 << 20
+
+
+class HeldError(Exception):
+    """Another launcher of the job speaks for this node; the sentence says what to do."""
+
 
 Say = Callable[[str], Awaitable[None]]
 
@@ -58,6 +64,7 @@ class Links:
     _agent_missed: bool = False  # and that it is away has been said
     _asking: bool = False  # the controller itself is to be asked although the agent is there
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _held_since: float = 0.0  # another launcher has this one's place; 0: none
     _told: LauncherState | None = None
     _told_event: asyncio.Event = field(default_factory=asyncio.Event)
     _sequence: int = 0
@@ -150,9 +157,10 @@ class Links:
                     node=self.node,
                     sender=Sender.LAUNCHER,
                     job=self.job,
+                    launcher=self.compose().launcher,
                 )
                 async with stream as connection:
-                    pause, self._standing = _RETRY_SECONDS, ""
+                    pause, self._standing, self._held_since = _RETRY_SECONDS, "", 0.0
                     await self._speak_to_controller(connection)
             except TokenError as error:
                 self._denied(
@@ -236,6 +244,10 @@ class Links:
         return Report(sent_at=time.time(), report=report)
 
     def _refused(self, error: Exception) -> None:
+        if isinstance(error, InvalidStatus) and error.response.status_code == HELD:
+            self._wait_for_place()
+            return
+        self._held_since = 0.0
         if isinstance(error, InvalidStatus) and error.response.status_code in DENIED:
             file = self.token_file
             held = f"the token in {file}" if file else "a call without a token"
@@ -250,6 +262,16 @@ class Links:
         self._trouble(
             f"the controller at {self.controller} cannot be reached; trying on", str(error)
         )
+
+    def _wait_for_place(self) -> None:
+        """The other may just have died; one that goes on speaking has come first."""
+        now = time.monotonic()
+        self._held_since = self._held_since or now
+        another = f"another launcher of job {self.job} speaks for node {self.node}"
+        alone = self.agent_socket is None and not self.controller_heard_at
+        if alone and now - self._held_since >= _HELD_SECONDS_MAX:
+            raise HeldError(f"{another}: stop it first, or give this one another --job or --node")
+        self._trouble(f"{another}; waiting for it to end", "")
 
     def _denied(self, reason: str) -> None:
         """The end where nobody has ever answered; else only the controller is not to be asked."""

@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -121,10 +122,11 @@ class Program:
 class Agent:
     """A node's agent as the protocol knows it: it reports, and is answered."""
 
-    def __init__(self, program, node, token=None, sender=Sender.AGENT, spool="spool-1"):
+    def __init__(self, program, node, token=None, sender=Sender.AGENT, spool="spool-1", **names):
         self.program, self.node, self.sender, self.spool = program, node, sender, spool
         self.token = token or program.mint(node)
         self.sequence, self.socket, self._open = 0, None, ExitStack()
+        self.names = {"node": node, "sender": sender.value, **names}  # of the stream
         self.report = NodeReport(
             node=node,
             sender=sender,
@@ -143,7 +145,7 @@ class Agent:
         address = self.program.url.replace("http", "ws", 1) + "/api/v1/agent/stream"
         self.socket = self._open.enter_context(
             connect(
-                f"{address}?node={self.node}&sender={self.sender.value}",
+                f"{address}?{urlencode(self.names)}",
                 additional_headers={"Authorization": f"Bearer {self.token}"},
                 open_timeout=30,
             )

@@ -1,10 +1,11 @@
 """Streams: of agents, which are answered and pushed to, and of events, which can be resumed."""
 
+import contextlib
 import json
 
 import httpx
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from aegis.model.node import Sender
 
@@ -129,6 +130,35 @@ def test_agent_and_launcher_of_a_node_stand_side_by_side(controller, agent):
     assert node["launcher_session"] > node["agent_session"] > 0
     assert [one["spec"]["name"] for one in node["launchers"]] == ["llama"]
     assert len(node["devices"]) == 2
+
+
+def test_two_launchers_of_a_job_do_not_take_each_other_s_place(controller, agent, patiently):
+    """The second is refused for as long as the first speaks, and let in once it has gone."""
+
+    def launcher(name):
+        speaks = {"sender": Sender.LAUNCHER, "job": "llama", "launcher": name}
+        return agent(controller, "n1", token=token, **speaks)
+
+    token = controller.mint("n1")
+    first = launcher("first")
+    first.send(devices=(), launchers=(first.launcher(launcher="first"),))
+    with pytest.raises(InvalidStatus) as refused:
+        launcher("second")
+    assert refused.value.response.status_code == 409
+    assert b"another launcher of job llama speaks for n1" in refused.value.response.body
+    first.send()
+    again = launcher("first")  # which came back another way, and is itself
+    again.send()
+    with pytest.raises(ConnectionClosed):
+        first.receive()
+    again.close()
+
+    def second():
+        with contextlib.suppress(InvalidStatus):
+            return launcher("second")
+        return None
+
+    assert patiently(second, "the place to be free").send().sequence == 1
 
 
 @pytest.mark.parametrize(
