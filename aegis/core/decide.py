@@ -59,7 +59,7 @@ def is_worn_out(decision: Decision) -> bool:
     return (
         decision.result is DecisionResult.BLOCKED
         and "restarts" in refused
-        and "pause" not in refused
+        and not refused & {"pause", "silence"}
     )
 
 

@@ -178,16 +178,20 @@ class Takes:
         assert out < limit, f"{name} was taken, and {out} nodes were out by Aegis"
 
     def _check_upstream(self, name: str, incident: Incident) -> None:
-        """Links that the controller heard of together, and that are all down still."""
+        """Links that fell together, that the controller heard of together, and that are down still.
+
+        After an outage it hears at once of what fell at different times.
+        """
         if incident.fault_class is not FaultClass.NIC_LINK_DOWN or name not in self.down_at:
             return
         together = self._policy.upstream_seconds - self._slack_seconds
-        nodes = self.controller.cluster.nodes
+        nodes, fell_at = self.controller.cluster.nodes, self.scene.truth.link_down_at
         others = [
             one
             for one, at in self.down_at.items()
             if one != name
             and abs(at - self.down_at[name]) <= together
+            and abs(fell_at.get(one, at) - fell_at.get(name, at)) <= together
             and nodes[one].state in (NodeState.READY, NodeState.SUSPECT, NodeState.PROBATION)
         ]
         assert len(others) + 1 < self._policy.upstream_nodes_min, (

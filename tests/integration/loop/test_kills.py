@@ -187,7 +187,10 @@ def writes_as(pid):
 
 
 class Moments:
-    """Waits for the moment that a kill is meant for."""
+    """Waits for the moment that a kill is meant for.
+
+    The sleeps here only draw the moment; whatever it is, what the test asks for must hold.
+    """
 
     def __init__(self, job, draw):
         self.job = job

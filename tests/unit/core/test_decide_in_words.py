@@ -261,15 +261,16 @@ def restarted_once(fleet):
         ({"restarts"}, DecisionResult.BLOCKED, True),
         ({"restarts", "fleet"}, DecisionResult.BLOCKED, True),
         ({"restarts", "pause"}, DecisionResult.BLOCKED, False),
+        ({"restarts", "silence"}, DecisionResult.BLOCKED, False),
         ({"fleet"}, DecisionResult.BLOCKED, False),
         ({"restarts"}, DecisionResult.WOULD_ACT, False),
     ],
 )
 def test_a_job_is_worn_out_by_its_restarts(refused, result, worn_out) -> None:
-    """Not where Aegis only says what it would do, and not while a person has paused it."""
+    """Not where Aegis only says what it would do, nor in a pause, nor for who may still speak."""
     verdicts = tuple(
         Verdict(rail=rail, passed=rail not in refused, text="t")
-        for rail in ("pause", "fleet", "restarts")
+        for rail in ("pause", "fleet", "restarts", "silence")
     )
     assert is_worn_out(replace(BEFORE, result=result, verdicts=verdicts)) is worn_out
 
