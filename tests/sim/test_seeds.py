@@ -37,6 +37,7 @@ FOUND = {
     3590: "a late word of a launcher of the run before displaced the launcher that trained",
     4305: "a switch was not suspected, since a link fell within the incident of a card's firmware",
     5409: "a generation that only a launcher without ranks knew was counted a second time",
+    10644: "a node whose agent had not spoken since the log was lost was the third of its rack",
     10008: "after a restart a job was given up for a node that had not had the time to speak",
     5686: "a job was drained onto a spare that people were asked to take out as well",
     4859: "ranks that a controller without its log had not heard of were no excuse once it had",

@@ -159,3 +159,15 @@ def test_restarts_are_governed_by_the_jobs_own_mode(make_fleet) -> None:
     )
     fleet.tick()
     assert fleet.decision.result is DecisionResult.ACTED
+
+
+def test_where_nodes_have_racks_one_whose_rack_is_not_known_asks_first(fleet) -> None:
+    """Only its launcher has spoken since the log was lost: it may be the third of its rack."""
+    nodes = fleet.cluster.nodes
+    fleet.cluster.put_node(replace(nodes["n2"], labels=(("rack", "r1"),)))
+    fleet.cluster.put_node(replace(nodes["n1"], agent_session=0))
+    fleet.fault("n1", ECC)
+    assert (refused(fleet), fleet.decision.result) == (["domain"], DecisionResult.NEEDS_APPROVAL)
+    assert fleet.verdict("domain").text == (
+        "its agent has not told its rack and switch yet; Aegis waits for a person to agree"
+    )
