@@ -70,7 +70,6 @@ def save(cluster: Cluster, incident: Incident) -> Incident:
 
 def fold(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
     """Count a further signal of a cause that is known already."""
-    first, *rest = incident.faults
     worst = max(incident.severity, fault.severity, key=SEVERITIES.index)
     folded = replace(
         incident,
@@ -78,9 +77,19 @@ def fold(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:
         suppressed=incident.suppressed + 1,
         signal_at=cluster.now,
         times=incident.times + (fault.count if fault.fault_class is incident.fault_class else 0),
-        faults=(first, *(*rest, fault)[1 - FAULTS_KEPT :]),
+        faults=_kept((*incident.faults, fault), incident.fault_class),
     )
     return note(cluster, folded, EntryKind.SIGNAL, signal(fault), at=fault.observed_at)
+
+
+def _kept(faults: tuple[Fault, ...], kind: FaultClass) -> tuple[Fault, ...]:
+    """The first, the newest, and always one of the kind that the incident is about."""
+    first, *rest = faults
+    newest = rest[1 - FAULTS_KEPT :]
+    if all(one.fault_class is not kind for one in (first, *newest)):
+        about = next(one for one in reversed(rest) if one.fault_class is kind)
+        newest = [about, *newest[1:]]
+    return (first, *newest)
 
 
 def blame(cluster: Cluster, incident: Incident, fault: Fault) -> Incident:

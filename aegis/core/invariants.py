@@ -87,7 +87,8 @@ def _check_incident(cluster: Cluster, incident: Incident) -> None:
     assert closed is (name not in cluster.open_incidents), f"{name} is misfiled"
     assert closed is (incident.closed_at is not None), f"{name} closed without its time"
     assert closed is bool(incident.outcome), f"{name} closed without an outcome"
-    assert incident.faults, f"{name} has no fault"
+    kinds = {fault.fault_class for fault in incident.faults}
+    assert incident.fault_class in kinds, f"{name} holds no fault of its own class"
     assert len(incident.faults) <= FAULTS_KEPT, f"{name} keeps too many faults"
     assert len(incident.entries) <= ENTRIES_KEPT, f"{name} keeps too many entries"
     if incident.state is IncidentState.WATCHING:

@@ -322,9 +322,10 @@ def _await_stop(cluster: Cluster, job: Job) -> None:
 
     One that was given up and is heard again is waited for again: it can be told to stop.
     """
-    left = {member.node for member in job.members if not is_gone(cluster, job, member)}
-    if left != job.awaiting:
-        job = replace(job, awaiting=frozenset(left))
+    members = (*job.members, *_late(cluster, job))
+    left = {member.node for member in members if not is_gone(cluster, job, member)}
+    if left != job.awaiting or members != job.members:
+        job = replace(job, members=members, awaiting=frozenset(left))
         cluster.put_job(job)
     if job.awaiting and is_deserted(cluster, job):
         recovery.deserted(cluster, job)
@@ -340,6 +341,22 @@ def _await_stop(cluster: Cluster, job: Job) -> None:
     else:
         job = _attempt_ended(cluster, job, job.reason)
         cluster.put_job(replace(job, state=JobState.WAITING, since=cluster.now))
+
+
+def _late(cluster: Cluster, job: Job) -> list[Member]:
+    """Launchers with ranks of the job that were first heard of while it stops, on nodes of nobody.
+
+    So it is after a lost log: who speaks last was not there when the others were told to stop.
+    """
+    found = []
+    for node in cluster.launched(job.spec.name):
+        launcher, contact = launcher_of(node, job.spec.name), contact_of(node, job.spec.name)
+        if launcher is None or contact is None or at_rest(launcher):
+            continue
+        if contact.seen_at >= job.since and node.name not in cluster.index.held:
+            member = Member(node=node.name, launcher=launcher.launcher, address=launcher.address)
+            found.append(member)
+    return found
 
 
 def _attempt_ended(cluster: Cluster, job: Job, reason: str) -> Job:

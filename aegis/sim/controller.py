@@ -29,6 +29,7 @@ from aegis.model.event import (
     RulesLoaded,
     Tick,
 )
+from aegis.model.job import LauncherState
 from aegis.model.node import NodeReport, Sender
 from aegis.model.record import replace
 from aegis.rules import RuleSet
@@ -252,10 +253,15 @@ class SimController:
         if session < connection.session:
             self.memory.hung_up_at.pop(connection.node, None)
         for launcher in report.launchers:
-            step_number = max((rank.step for rank in launcher.ranks), default=0)
-            now = (launcher.generation, step_number)
-            if step_number and now > self.furthest.get(launcher.launcher, (0, 0)):
-                self.furthest[launcher.launcher] = now
+            self._note_progress(launcher)
+
+    def _note_progress(self, launcher: LauncherState) -> None:
+        """Steps of the job's generation, or of one to come; of one before they are nothing new."""
+        step_number = max((rank.step for rank in launcher.ranks), default=0)
+        now, job = (launcher.generation, step_number), self.cluster.jobs.get(launcher.spec.name)
+        if step_number and now > self.furthest.get(launcher.launcher, (0, 0)):
+            self.furthest[launcher.launcher] = now
+            if job is None or launcher.generation >= job.generation:
                 self.memory.moved_at[launcher.spec.name] = self.scene.now
 
     def silent_seconds(self, node: str) -> float:

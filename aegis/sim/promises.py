@@ -226,8 +226,7 @@ class Promises:
         limit = self.controller.cluster.policy.silence_seconds
         memory = self.controller.memory
         moved = max(memory.moved_at.get(job.spec.name, 0.0), memory.since)
-        # Then or by now: all may come within one event.
-        failed = (job.incident or self._jobs[job.spec.name].incident) is not None
+        failed = self._had_incident(job)
         for one in self._alive(job.spec.name):
             deserted = failed and self.controller.has_hung_up(one.node)
             if one.generation <= job.generation and not self._is_excused(one) and not deserted:
@@ -243,6 +242,16 @@ class Promises:
             or (failed and self.controller.has_hung_up(node))
         ]
         self._excuse(silent_nodes, job)
+
+    def _had_incident(self, job: Job) -> bool:
+        """Whether it answered one before this event, does so by now, or both began and ended it."""
+        if (job.incident or self._jobs[job.spec.name].incident) is not None:
+            return True
+        cluster = self.controller.cluster
+        return any(
+            one.job == job.spec.name and one.closed_at == cluster.now
+            for one in cluster.incidents.values()
+        )
 
     def _excuse(self, nodes: list[str], job: Job) -> None:
         """Whoever is given up may train on: it commits nothing, and is told when it is heard."""

@@ -1,5 +1,6 @@
 """Running one seed to its end: the storm, the calm, and what must have come of it."""
 
+import traceback
 from dataclasses import dataclass
 
 from aegis.sim.clock import BEGINNING
@@ -28,8 +29,8 @@ def run(seed: int) -> Result:
     world = build(seed)
     try:
         broken = _live(world)
-    except AssertionError as error:
-        broken = str(error) or "an assertion without words"
+    except Exception as error:  # noqa: BLE001 — whatever ends the core breaks a promise
+        broken = _words(error)
     if broken:
         world.scene.log(f"BROKEN: {broken}")
     return Result(
@@ -39,6 +40,15 @@ def run(seed: int) -> Result:
         events=len(world.controller.log),
         seconds=world.scene.now - BEGINNING,
     )
+
+
+def _words(error: Exception) -> str:
+    """A promise in its own words; anything else with its name and where it was raised."""
+    if isinstance(error, AssertionError) and str(error):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{last.name}, line {last.lineno} of {last.filename}"
+    return f"{type(error).__name__} in {place}: {error}".removesuffix(": ")
 
 
 def _live(world: World) -> str:

@@ -42,6 +42,14 @@ FOUND = {
     5686: "a job was drained onto a spare that people were asked to take out as well",
     4859: "ranks that a controller without its log had not heard of were no excuse once it had",
     4811: "a moment of silence that was consent to the last bit was too short by rounding",
+    12571: "ranks that were first heard of while an adoption was stopped were not waited for",
+    13335: "a launcher that came late to a stop trained beside the generation that followed",
+    12730: "what a launcher of an older generation trained on kept a stop from ending",
+    19017: "steps of a generation that was over were taken for progress of the job",
+    19661: "a job that failed within one event was held to have had no incident",
+    16264: "a flood of other signals pushed out the fault that an incident was about",
+    18093: "a rule asked for the cause of an incident that had forgotten it",
+    6431: "an incident was looked at again when its own fault was no longer kept",
     830: "a node whose log was lost was quarantined while its launcher was stopping ranks",
 }
 
@@ -94,6 +102,18 @@ def test_a_broken_promise_is_named_with_the_way_to_see_it_again(monkeypatch, cap
     said = capsys.readouterr().out
     assert "broke a promise" in said
     assert "aegis sim run --seeds 1 --first-seed" in said
+
+
+def test_what_the_core_dies_of_is_named_with_its_seed_and_the_others_are_run(
+    monkeypatch, capsys
+) -> None:
+    """An exception ends one seed, not the whole run, and says where it was raised."""
+    monkeypatch.setattr("aegis.core.recover.is_gone", lambda *_: "".index("x"))
+    assert main(["run", "--seeds", "4", "--first-seed", "1"]) == 1
+    said = capsys.readouterr().out
+    assert "broke a promise: ValueError in " in said
+    assert "substring not found" in said
+    assert said.splitlines()[-1].startswith("4 seeds, ")
 
 
 def test_seeds_that_hold_are_counted(capsys) -> None:
