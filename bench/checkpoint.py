@@ -5,10 +5,11 @@
     python bench/checkpoint.py --json --folder DIR  JSON and nothing else; save on DIR's disk
 
 A model of DTensors and AdamW's two moments, sharded over the ranks on gloo, which train on small
-steps. In turn the state is saved by `aegis.worker.Checkpointer`, hashing on, and by gathering it to
-rank 0, which writes it by torch.save and fsync. Of both:
+steps. In turn the state is saved by `aegis.worker.Checkpointer`, hashing on, with overlap=True: the
+copy goes on beside the next step's computing and the optimizer waits for it (--no-overlap: the loop
+does). And by gathering it to rank 0, which writes it by torch.save and fsync. Of both:
 
-    stall     the loop stands still: the longest of all ranks
+    stall     the loop stands still, in the call and where the optimizer waits: the slowest rank's
     durable   from the call to the moment when everything is on disk
     cost      the stall, and by how much the steps after it take longer until all is done
 
@@ -66,6 +67,9 @@ def read_arguments() -> argparse.Namespace:
         "--folder", type=Path, help="save on this disk (default: the temporary one)"
     )
     parser.add_argument("--short", action="store_true", help="64 MiB and 2 repetitions, for CI")
+    parser.add_argument(
+        "--no-overlap", action="store_true", help="copy before the loop goes on, as by default"
+    )
     parser.add_argument("--peers", action="store_true", help="also copy each shard to a peer")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
@@ -90,6 +94,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
             report["exact"] = report["exact"] and apart["exact"]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    report["overlap"] = not arguments.no_overlap
     return {**conclude(report), "load_before": load, "cpus": os.cpu_count()}
 
 
@@ -137,6 +142,7 @@ def run_ranks(
         sys.executable, __file__, "--megabytes", str(arguments.megabytes), "--folder", str(folder),
         "--repetitions", str(arguments.repetitions), "--step-seconds", str(arguments.step_seconds),
         "--report", str(folder / "report.json"), *(["--peers"] if environments[0] else []),
+        *(["--no-overlap"] if arguments.no_overlap else []),
     ]  # fmt: skip
     common = {
         **os.environ, "WORLD_SIZE": str(arguments.ranks), "MASTER_ADDR": "127.0.0.1",

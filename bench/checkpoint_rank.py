@@ -50,16 +50,34 @@ class Rank:
         self.optimizer.step()  # the moments appear
         for state in self.optimizer.state.values():
             state["exp_avg"].to_local().normal_()
-        self.checkpointer = self.make_checkpointer()
+        for one in self.model.tensors[1:]:
+            one.grad = None  # a step changes the first one only, so that it costs little
+        self.waited, self.step_at = 0.0, 0.0
+        # Hooks run in the order in which they come: what the Checkpointer's takes lies in between.
+        self.optimizer.register_step_pre_hook(lambda *_: self.note_step())
+        self.checkpointer = self.make_checkpointer(overlap=not arguments.no_overlap)
+        self.optimizer.register_step_pre_hook(lambda *_: self.note_waited())
         self.left = torch.randn(WIDTH, WIDTH)
         self.products = self.count_products(arguments.step_seconds)
         self.saves = 0
 
-    def make_checkpointer(self) -> Checkpointer:
+    def make_checkpointer(self, *, overlap: bool) -> Checkpointer:
         """Where the last two stay."""
         return Checkpointer(
-            self.folder / "aegis", model=self.model, optimizer=self.optimizer, keep=1
+            self.folder / "aegis",
+            model=self.model,
+            optimizer=self.optimizer,
+            keep=1,
+            overlap=overlap,
         )
+
+    def note_step(self) -> None:
+        """An optimizer's step begins."""
+        self.step_at = time.perf_counter()
+
+    def note_waited(self) -> None:
+        """It has waited for whatever it had to wait for."""
+        self.waited += time.perf_counter() - self.step_at
 
     def count_products(self, seconds: float) -> int:
         """How many products of matrices make a step of about so many seconds, on all ranks."""
@@ -73,10 +91,10 @@ class Rank:
         return max(1, int(agreed))
 
     def step(self) -> None:
-        """Compute, change a tensor of the state as an optimizer does, meet the others."""
+        """Compute, change some of the state by a step of the optimizer, meet the others."""
         for _ in range(self.products):
             self.left = torch.tanh(self.left @ self.left)
-        self.model.tensors[0].to_local().data.add_(1e-3)
+        self.optimizer.step()
         dist.all_reduce(self.left[0])
 
     def steps(self, count: int) -> float:
@@ -91,6 +109,7 @@ class Rank:
         self.steps(3)
         quiet = self.steps(QUIET_STEPS)
         dist.barrier()
+        self.waited = 0.0
         begun, wall = time.perf_counter(), time.time()
         save()
         stall, taken, durable_at = time.perf_counter() - begun, 0, None
@@ -99,7 +118,7 @@ class Rank:
             taken += 1
             durable_at = durable_at or durable()
         cost = time.perf_counter() - begun - taken * quiet
-        slowest = torch.tensor([stall, cost, durable_at - wall])
+        slowest = torch.tensor([stall + self.waited, cost, durable_at - wall])
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
         return dict(zip(("stall", "cost", "durable"), slowest.tolist(), strict=True))
 
@@ -165,7 +184,7 @@ class Rank:
         self.steps(3)
         assert self.checkpointer.wait()
         changed = self.digest() != expected
-        self.make_checkpointer().restore()
+        self.make_checkpointer(overlap=False).restore()
         return self.everywhere(changed and self.digest() == expected)
 
 

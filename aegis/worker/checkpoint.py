@@ -1,6 +1,7 @@
 """Checkpoints that can be trusted: sharded over all ranks, complete or not there, verified.
 
-Saving: every rank copies its share into memory that was taken once, and trains on. Its writer puts
+Saving: every rank copies its share into memory that was taken once, and trains on, or trains on and
+copies meanwhile (`aegis.worker.overlap`). Its writer puts
 it into a temporary folder and flushes it; sizes and hashes go into a manifest; the folder gets its
 name; a marker makes it count. A generation that has been replaced is refused by the fence before
 either. Restoring: the newest one whose hashes hold, shared out over the ranks to verify; what does
@@ -23,12 +24,13 @@ from aegis.worker.contents import Contents, Stateful
 from aegis.worker.fence import FenceError, StaleGenerationError
 from aegis.worker.folder import Candidate
 from aegis.worker.layout import Layout, PlanError
+from aegis.worker.overlap import Overlap, Rest
 from aegis.worker.progress import Session, current
 from aegis.worker.ranks import Ranks
 from aegis.worker.restoring import Found, Restoring
 from aegis.worker.saves import Save, Saves, not_saved, watch_end, why
 from aegis.worker.shelf import Entry
-from aegis.worker.stage import Stage
+from aegis.worker.stage import Stage, Taken
 from aegis.worker.stop import StopRequest
 from aegis.worker.tiers import Tiers
 from aegis.worker.writing import Order, Writer
@@ -48,6 +50,7 @@ class Checkpointer:
         keep: int = 3,
         local_folder: str | os.PathLike[str] | None = None,
         shared_every: int = 1,
+        overlap: bool = False,
         **each_rank: Stateful,
     ) -> None:
         """Save into `folder`, by default where the launcher says.
@@ -59,6 +62,10 @@ class Checkpointer:
         is another node. `local_folder`, on a disk of each node's own ($AEGIS_LOCAL_FOLDER), keeps
         each rank's shards of the last two saves; then only every `shared_every`-th save need go
         into `folder`.
+
+        With `overlap` a save returns before parameters and optimizer states are copied: that goes
+        on beside the next forward and backward pass, and the optimizer's step waits for it. Say so
+        where nothing but `optimizer.step()` changes them; a save that meets another change fails.
         """
         where = folder or os.environ.get("AEGIS_CHECKPOINT_FOLDER", "")
         if not where:
@@ -82,6 +89,7 @@ class Checkpointer:
         self._signature: list[tuple[Any, ...]] = []  # of what the stage is laid out for
         self._stage: Stage | None = None
         self._writer: Writer | None = None
+        self._overlap = Overlap(optimizers) if overlap else None
         self._stop = StopRequest(self._session)
         watch_end()
 
@@ -178,17 +186,19 @@ class Checkpointer:
             self._lay_out(layout.plan(planner, ranks), planner)
             self._signature = signature
         self._number += 1
-        length, objects, writer = self._copy(planner)
-        order = self._order(step, taken_at, length, objects)
+        taken, writer = self._copy(planner)
+        order = self._order(step, taken_at, taken)
+        if self._overlap is not None:
+            self._overlap.rest = taken.rest
         stall = time.monotonic() - begun
         metadata = self._laid_out.metadata if ranks.rank == 0 else b""
         save = Save(
-            number=self._number, step=step, taken_at=taken_at, stall_seconds=stall, order=order,
-            metadata=metadata,
+            number=self._number, step=step, taken_at=taken_at, held_seconds=stall, rest=taken.rest,
+            order=order, metadata=metadata,
         )  # fmt: skip
         self._saves.start(save, writer)
 
-    def _order(self, step: int, taken_at: float, length: int, objects: list[list[object]]) -> Order:
+    def _order(self, step: int, taken_at: float, taken: Taken) -> Order:
         """What the writer is to do."""
         fence, rank, tiers = self._session.fence, self._ranks.rank, self._tiers
         shared = None
@@ -196,7 +206,8 @@ class Checkpointer:
             shared = self._saves.saving_path(step) / layout.shard_name(rank)
         entry = Entry(
             job=fence.job, generation=fence.generation, epoch=fence.epoch, step=step, rank=rank,
-            world_size=self._ranks.size, taken_at=taken_at, size=length, objects=objects,
+            world_size=self._ranks.size, taken_at=taken_at, size=taken.length,
+            objects=taken.objects,
         )  # fmt: skip
         disk = None if tiers.disk is None else shelf.disk_path(tiers.disk, rank, step)
         return Order(
@@ -225,24 +236,23 @@ class Checkpointer:
         appended, _ = layout.objects_of(planned, planner)
         self._stage = Stage(planned, len(appended), self._tiers.own)
 
-    def _copy(
-        self, planner: DefaultSavePlanner
-    ) -> tuple[int, list[list[object]], Writer | OSError]:
+    def _copy(self, planner: DefaultSavePlanner) -> tuple[Taken, Writer | OSError]:
         """What only this rank meets becomes its share of the save, so that none waits for it."""
         try:
             assert self._stage is not None  # noqa: S101  it was laid out
             if self._tiers.own is not None:
                 shelf.claim(self._tiers.own, self._claim())
-            taken = self._stage.take(planner)
+            later = self._overlap.storages() if self._overlap is not None else frozenset()
+            taken = self._stage.take(planner, later)
             if taken is None:
                 self._take_memory(self._stage.layout, planner)
-                taken = self._stage.take(planner)
+                taken = self._stage.take(planner, later)
             assert taken is not None  # noqa: S101  there is room for it now
             if self._writer is None or not self._writer.alive:
                 self._writer = Writer(self._stage.file, self._stage.layout.metadata)
         except OSError as error:
-            return 0, [], error
-        return *taken, self._writer
+            return Taken(0, [], Rest([])), error
+        return taken, self._writer
 
 
 def _raise(error: Exception | None) -> None:

@@ -8,11 +8,15 @@ all have written. There is at most one save under way.
 import atexit
 import errno
 import logging
+import queue
 import shutil
 import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +28,7 @@ from aegis.worker.fence import FenceError, StaleGenerationError, check_fence
 from aegis.worker.files import write_bytes_durably
 from aegis.worker.folder import Candidate, FileSum, Marker
 from aegis.worker.meeting import LostError, Meeting
+from aegis.worker.overlap import Rest
 from aegis.worker.progress import Session
 from aegis.worker.ranks import Ranks
 from aegis.worker.tiers import Tiers
@@ -45,9 +50,15 @@ class Save:
     number: int
     step: int
     taken_at: float
-    stall_seconds: float  # for which the loop stood still
+    held_seconds: float  # for which the loop stood still in the call
+    rest: Rest  # to be copied before anything is written
     order: Order
     metadata: bytes  # on the first rank: where in all shards the tensors lie
+
+    @property
+    def stall_seconds(self) -> float:
+        """For how long the loop stood still, once all is copied."""
+        return self.held_seconds + self.rest.waited_seconds
 
     @property
     def is_shared(self) -> bool:
@@ -72,7 +83,8 @@ class Saves:
         self._meeting = Meeting(ranks, tiers.token)
         _open.add(self)
         self._copy_trouble = ""
-        self._thread: threading.Thread | None = None
+        self._beside = _Beside()
+        self._outcome: Future[None] | None = None  # of the save under way
         self._stale: StaleGenerationError | None = None
 
     def saving_path(self, step: int) -> Path:
@@ -85,11 +97,11 @@ class Saves:
         Raises StaleGenerationError where this one must end, and whatever torch raises once another
         rank is gone: its outcome would be waited for in vain.
         """
-        while self._thread is not None:
-            self._thread.join(_LOOK_SECONDS)
-            [waiting] = self._ranks.highest(self._thread.is_alive())
+        while self._outcome is not None:
+            futures.wait([self._outcome], _LOOK_SECONDS)
+            [waiting] = self._ranks.highest(not self._outcome.done())
             if not waiting:
-                self._thread = None
+                self._outcome = None
         self.check()
 
     def check(self) -> None:
@@ -112,21 +124,19 @@ class Saves:
 
     def start(self, save: Save, writer: Writer | OSError) -> None:
         """See to what was copied; an error in the writer's place is this rank's share."""
-        self._thread = threading.Thread(
-            target=self._see_to, args=(save, writer), name=f"save-{save.step}", daemon=True
-        )
-        self._thread.start()
+        self.last_complete = False  # until it is known
+        self._outcome = self._beside.do(lambda: self._see_to(save, writer))
 
     def end(self, *, failed: bool) -> None:
         """The process ends: the last save is waited for, unless the script has failed."""
-        if self._thread is None or not self._thread.is_alive():
+        if self._outcome is None or self._outcome.done():
             return
         if failed:
             self._meeting.abandoned.set()
-            self._thread.join(_FAILED_SECONDS)
+            futures.wait([self._outcome], _FAILED_SECONDS)
             return
         self._session.enter(RankPhase.SAVING)
-        self._thread.join()
+        futures.wait([self._outcome])
 
     def _see_to(self, save: Save, writer: Writer | OSError) -> None:
         share = self._write(save, writer)
@@ -148,6 +158,7 @@ class Saves:
         try:
             if isinstance(writer, OSError):
                 raise writer
+            save.rest.copy()
             written = writer.write(save.order)
         except OSError as error:
             return {"errno": error.errno, "reason": error.strerror, "path": str(error.filename)}
@@ -215,6 +226,37 @@ class Saves:
                 self._ranks.rank, reason,
             )  # fmt: skip
         self._copy_trouble = reason
+
+
+class _Beside:
+    """A thread that waits for work: to start one for each save would hold the loop up.
+
+    It is no pool's: those are waited for when the process ends, also when the script has failed.
+    """
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[tuple[Future[None], Callable[[], None]] | None]
+        self._orders = queue.SimpleQueue()
+        weakref.finalize(self, self._orders.put, None).atexit = False
+        work = threading.Thread(target=_work, args=(self._orders,), name="aegis-save", daemon=True)
+        work.start()
+
+    def do(self, order: Callable[[], None]) -> Future[None]:
+        """Have it done; at most one thing at a time."""
+        outcome: Future[None] = Future()
+        self._orders.put((outcome, order))
+        return outcome
+
+
+def _work(orders: "queue.SimpleQueue[tuple[Future[None], Callable[[], None]] | None]") -> None:
+    while (told := orders.get()) is not None:
+        outcome, order = told
+        try:
+            order()
+        except Exception:  # noqa: BLE001  the thread is needed for the next one
+            _log.exception("A save has failed in a way that nobody has foreseen")
+        outcome.set_result(None)
+        del told, outcome, order  # what they hold is not to be kept until the next save
 
 
 def watch_end() -> None:

@@ -12,6 +12,7 @@ import mmap
 import os
 import tempfile
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -19,12 +20,22 @@ from torch.distributed.checkpoint import DefaultSavePlanner
 
 from aegis.worker import shelf
 from aegis.worker.layout import Layout, Slot, objects_of
+from aegis.worker.overlap import Rest, copying
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  files there are private to the process that opened them
 _SLACK_BYTES = 1 << 20  # objects that are no tensors may grow by so much, or to twice their size
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE: have the pages before the first save needs them
 
 _log = logging.getLogger("aegis.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a save has copied, and what it has still to copy."""
+
+    length: int  # of the shard, in bytes
+    objects: list[list[object]]  # the places of what is no tensor
+    rest: Rest
 
 
 class Stage:
@@ -38,7 +49,8 @@ class Stage:
             path /= shelf.SHARD
         room = layout.tensors_bytes + 2 * objects_bytes + _SLACK_BYTES
         self.capacity_bytes = -(-room // mmap.PAGESIZE) * mmap.PAGESIZE
-        self.file = _take(self.capacity_bytes, path)
+        with copying:
+            self.file = _take(self.capacity_bytes, path)
         self._let_go = weakref.finalize(self, os.close, self.file)
         self.layout = layout
         self._memory = mmap.mmap(self.file, self.capacity_bytes)
@@ -55,20 +67,26 @@ class Stage:
         self._memory[after : slot.offset + slot.length] = slot.stream[slot.data_at :]
         return self._bytes[numbers_at:after].view(slot.dtype).view(slot.shape)
 
-    def take(self, planner: DefaultSavePlanner) -> tuple[int, list[list[object]]] | None:
-        """Copy the state in: the shard's length and its objects' places; None: too little room."""
+    def take(
+        self, planner: DefaultSavePlanner, later: frozenset[int] = frozenset()
+    ) -> Taken | None:
+        """Copy the state in, all but what lies in the storages `later`; None: too little room."""
         appended, places = objects_of(self.layout, planner)
         length = self.layout.tensors_bytes + len(appended)
         if length > self.capacity_bytes:
             return None
         sources = [planner.resolve_data(slot.item).detach() for slot in self.layout.slots]
         self._pin(sources)
+        rest = []
         for place, source in zip(self._places, sources, strict=True):
-            place.copy_(source, non_blocking=True)
+            if later and source.untyped_storage().data_ptr() in later:
+                rest.append((place, source))
+            else:
+                place.copy_(source, non_blocking=True)
         self._memory[self.layout.tensors_bytes : length] = appended
-        if self._pinned:
+        if self._pinned and not rest:  # else the stream that copies the rest sees to these, too
             torch.cuda.synchronize()
-        return length, places
+        return Taken(length, places, Rest(rest))
 
     def _pin(self, sources: list[torch.Tensor]) -> None:
         """Let a device copy into it directly, the first time that one is to."""

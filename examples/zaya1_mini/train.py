@@ -42,7 +42,11 @@ def main():
         checkpointer, start = None, 0
         if arguments.checkpoint_folder:
             checkpointer = aegis.worker.Checkpointer(
-                arguments.checkpoint_folder, model=model, optimizer=zero.optimizers, data=data
+                arguments.checkpoint_folder,
+                model=model,
+                optimizer=zero.optimizers,
+                data=data,
+                overlap=True,  # nothing changes a parameter before the next step does
             )
             with zero.owned_only():
                 start = checkpointer.restore()

@@ -1,5 +1,6 @@
 """One rank's checkpoints: exact resumption, failed saves, stale generations."""
 
+import gc
 import random
 import shutil
 import signal
@@ -199,6 +200,19 @@ def test_a_writer_that_dies_costs_one_checkpoint(tmp_path, caplog) -> None:
     assert steps(tmp_path) == [3, 1]
 
 
+def test_what_nobody_has_foreseen_costs_one_checkpoint(tmp_path, monkeypatch, caplog) -> None:
+    """It is told with its traceback, `wait` says that it was not saved, and the next one is."""
+    run = Run(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(run.checkpointer._saves, "_conclude", lambda *_: 1 / 0)
+        assert run.checkpointer.save(1)
+        assert not run.checkpointer.wait()
+    assert "ZeroDivisionError" in caplog.text
+    assert run.checkpointer.save(2)
+    assert run.checkpointer.wait()
+    assert steps(tmp_path) == [2]
+
+
 def test_memory_is_taken_once(tmp_path) -> None:
     """Every save goes into the same, also when what is no tensor has grown a little."""
     run = Run(tmp_path)
@@ -326,3 +340,96 @@ def test_the_last_save_is_waited_for_unless_the_script_fails(tmp_path, how, stat
     assert done.returncode == status, told
     assert ("RuntimeError: boom" in told) == (how == "fail")
     assert steps(folder) == saved
+
+
+class Held:
+    """Saves that are seen to when the test says so: until then only the loop itself can copy."""
+
+    def __init__(self, run, monkeypatch):
+        self._saves, self._calls = run.checkpointer._saves, []
+        self._start = self._saves.start
+        monkeypatch.setattr(self._saves, "start", lambda *told: self._calls.append(told))
+
+    def go_on(self):
+        for told in self._calls:
+            self._start(*told)
+        self._calls.clear()
+
+
+def test_the_optimizers_step_waits_for_a_copy_that_goes_on_beside_training(
+    tmp_path, monkeypatch
+) -> None:
+    """Nothing is copied when `save` returns; all is before the step that changes it."""
+    run = Run(tmp_path, overlap=True)
+    run.train(2)
+    held = Held(run, monkeypatch)
+    expected = {name: value.clone() for name, value in run.model.state_dict().items()}
+    moments = [one["exp_avg"].clone() for one in run.optimizer.state.values()]
+    assert run.checkpointer.save(2)
+    assert run.checkpointer._overlap.rest._pairs
+    run.train(5)
+    held.go_on()
+    assert run.checkpointer.wait()
+    [one] = candidates(tmp_path)
+    assert one.marker.stall_seconds > 0
+    again = Run(tmp_path)
+    assert again.checkpointer.restore() == 2
+    for name, value in again.model.state_dict().items():
+        assert torch.equal(value, expected[name])
+    restored = [one["exp_avg"] for one in again.optimizer.state.values()]
+    assert all(map(torch.equal, restored, moments))
+
+
+def test_what_the_forward_pass_changes_is_copied_at_once(tmp_path, monkeypatch) -> None:
+    """Running statistics are of the step that was saved, not of the pass that followed."""
+    run = Run(tmp_path, overlap=True)
+    run.model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.1)
+    fields = {"model": run.model, "optimizer": run.optimizer, "overlap": True}
+    run.checkpointer = Checkpointer(tmp_path, **fields)
+    run.train(2)
+    held, mean = Held(run, monkeypatch), run.model[1].running_mean.clone()
+    assert run.checkpointer.save(2)
+    run.train(1)
+    held.go_on()
+    assert run.checkpointer.wait()
+    assert not torch.equal(run.model[1].running_mean, mean)
+    assert Checkpointer(tmp_path, **fields).restore() == 2
+    assert torch.equal(run.model[1].running_mean, mean)
+
+
+def test_a_state_that_is_changed_while_it_is_copied_is_not_saved(
+    tmp_path, monkeypatch, caplog
+) -> None:
+    """Half of one step and half of the next is no checkpoint; the older ones and the next are."""
+    run = Run(tmp_path, overlap=True)
+    run.train(1)
+    assert run.checkpointer.save(1)
+    assert run.checkpointer.wait()
+    with monkeypatch.context() as patch:
+        held = Held(run, patch)
+        assert run.checkpointer.save(2)
+        with torch.no_grad():
+            run.model[0].weight.mul_(2.0)
+        held.go_on()
+    assert not run.checkpointer.wait()
+    assert "outside of the optimizer's step" in caplog.text
+    assert "without overlap=True" in caplog.text
+    assert run.checkpointer.save(3)
+    assert run.checkpointer.wait()
+    assert steps(tmp_path) == [3, 1]
+
+
+def test_an_optimizer_is_let_go_with_its_checkpointer(tmp_path) -> None:
+    """A function that is called again in the same process makes another one each time."""
+    run = Run(tmp_path, overlap=True)
+    assert len(run.optimizer._optimizer_step_pre_hooks) == 1
+    run.checkpointer = None
+    gc.collect()
+    assert not run.optimizer._optimizer_step_pre_hooks
+
+
+def test_overlap_needs_an_optimizer_that_can_wait(tmp_path) -> None:
+    """Anything else would change what is being copied."""
+    with pytest.raises(ValueError, match=r"overlap=True needs optimizers of torch\.optim.*object"):
+        Checkpointer(tmp_path, model=torch.nn.Linear(1, 1), optimizer=object(), overlap=True)
