@@ -322,10 +322,11 @@ def _await_stop(cluster: Cluster, job: Job) -> None:
 
     One that was given up and is heard again is waited for again: it can be told to stop.
     """
-    members = (*job.members, *_late(cluster, job))
-    left = {member.node for member in members if not is_gone(cluster, job, member)}
-    if left != job.awaiting or members != job.members:
-        job = replace(job, members=members, awaiting=frozenset(left))
+    if late := _late(cluster, job):
+        job = replace(job, members=(*job.members, *late))
+    left = {member.node for member in job.members if not is_gone(cluster, job, member)}
+    if left != job.awaiting:
+        job = replace(job, awaiting=frozenset(left))
         cluster.put_job(job)
     if job.awaiting and is_deserted(cluster, job):
         recovery.deserted(cluster, job)
@@ -344,16 +345,16 @@ def _await_stop(cluster: Cluster, job: Job) -> None:
 
 
 def _late(cluster: Cluster, job: Job) -> list[Member]:
-    """Launchers with ranks of the job that were first heard of while it stops, on nodes of nobody.
+    """Launchers with ranks of this very generation that are no members of it, on nodes of nobody.
 
     So it is after a lost log: who speaks last was not there when the others were told to stop.
     """
     found = []
     for node in cluster.launched(job.spec.name):
-        launcher, contact = launcher_of(node, job.spec.name), contact_of(node, job.spec.name)
-        if launcher is None or contact is None or at_rest(launcher):
+        launcher = launcher_of(node, job.spec.name)
+        if launcher is None or launcher.generation != job.generation or at_rest(launcher):
             continue
-        if contact.seen_at >= job.since and node.name not in cluster.index.held:
+        if node.name not in cluster.index.held:
             member = Member(node=node.name, launcher=launcher.launcher, address=launcher.address)
             found.append(member)
     return found

@@ -80,7 +80,7 @@ class Overlap:
     """Optimizers whose step waits for the copy under way."""
 
     def __init__(self, optimizers: Sequence[Any]) -> None:
-        """Raises ValueError for what is no torch.optim.Optimizer."""
+        """Raises ValueError for optimizers whose step cannot be relied on to wait."""
         self.rest = Rest([])
         self._optimizers = optimizers
         mine = weakref.ref(self)
@@ -89,6 +89,11 @@ class Overlap:
                 raise ValueError(  # noqa: TRY004  the value of overlap is what is wrong
                     f"overlap=True needs optimizers of torch.optim, whose step can wait for the "
                     f"copy; {type(one).__name__} is none"
+                )
+            if any(group.get("capturable") for group in one.param_groups):
+                raise ValueError(
+                    "overlap=True cannot be with capturable=True: a step that is replayed from a "
+                    "CUDA graph waits for no copy"
                 )
             handle = one.register_step_pre_hook(lambda *_: _wait(mine()))
             weakref.finalize(self, handle.remove)

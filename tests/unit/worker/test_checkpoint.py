@@ -433,3 +433,11 @@ def test_overlap_needs_an_optimizer_that_can_wait(tmp_path) -> None:
     """Anything else would change what is being copied."""
     with pytest.raises(ValueError, match=r"overlap=True needs optimizers of torch\.optim.*object"):
         Checkpointer(tmp_path, model=torch.nn.Linear(1, 1), optimizer=object(), overlap=True)
+
+
+def test_overlap_is_refused_where_a_step_may_be_replayed(tmp_path) -> None:
+    """A CUDA graph runs no hook."""
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
+    with pytest.raises(ValueError, match="cannot be with capturable=True"):
+        Checkpointer(tmp_path, model=model, optimizer=optimizer, overlap=True)
