@@ -53,8 +53,6 @@ class Rank:
         for one in self.model.tensors[1:]:
             one.grad = None  # a step changes the first one only, so that it costs little
         self.waited, self.step_at = 0.0, 0.0
-        # Hooks run in the order in which they come: what the Checkpointer's takes lies in between.
-        self.optimizer.register_step_pre_hook(lambda *_: self.note_step())
         self.checkpointer = self.make_checkpointer(overlap=not arguments.no_overlap)
         self.optimizer.register_step_pre_hook(lambda *_: self.note_waited())
         self.left = torch.randn(WIDTH, WIDTH)
@@ -71,12 +69,8 @@ class Rank:
             overlap=overlap,
         )
 
-    def note_step(self) -> None:
-        """An optimizer's step begins."""
-        self.step_at = time.perf_counter()
-
     def note_waited(self) -> None:
-        """It has waited for whatever it had to wait for."""
+        """The last hook before the optimizer's step: all others have waited."""
         self.waited += time.perf_counter() - self.step_at
 
     def count_products(self, seconds: float) -> int:
@@ -94,6 +88,7 @@ class Rank:
         """Compute, change some of the state by a step of the optimizer, meet the others."""
         for _ in range(self.products):
             self.left = torch.tanh(self.left @ self.left)
+        self.step_at = time.perf_counter()
         self.optimizer.step()
         dist.all_reduce(self.left[0])
 

@@ -323,7 +323,7 @@ def _await_stop(cluster: Cluster, job: Job) -> None:
     One that was given up and is heard again is waited for again: it can be told to stop.
     """
     if late := _late(cluster, job):
-        job = replace(job, members=(*job.members, *late))
+        job = replace(job, members=(*job.members, *late), since=cluster.now)
     left = {member.node for member in job.members if not is_gone(cluster, job, member)}
     if left != job.awaiting:
         job = replace(job, awaiting=frozenset(left))

@@ -188,15 +188,19 @@ class Checkpointer:
         self._number += 1
         taken, writer = self._copy(planner)
         order = self._order(step, taken_at, taken)
-        if self._overlap is not None:
-            self._overlap.rest = taken.rest
         stall = time.monotonic() - begun
         metadata = self._laid_out.metadata if ranks.rank == 0 else b""
         save = Save(
             number=self._number, step=step, taken_at=taken_at, held_seconds=stall, rest=taken.rest,
             order=order, metadata=metadata,
         )  # fmt: skip
-        self._saves.start(save, writer)
+        try:
+            if self._overlap is not None:
+                self._overlap.rest = taken.rest
+            self._saves.start(save, writer)
+        except BaseException:  # a signal's, say: nobody copies, so nobody may wait for it
+            taken.rest.give_up()
+            raise
 
     def _order(self, step: int, taken_at: float, taken: Taken) -> Order:
         """What the writer is to do."""
@@ -242,11 +246,10 @@ class Checkpointer:
             assert self._stage is not None  # noqa: S101  it was laid out
             if self._tiers.own is not None:
                 shelf.claim(self._tiers.own, self._claim())
-            later = self._overlap.storages() if self._overlap is not None else frozenset()
-            taken = self._stage.take(planner, later)
+            taken = self._stage.take(planner, self._overlap)
             if taken is None:
                 self._take_memory(self._stage.layout, planner)
-                taken = self._stage.take(planner, later)
+                taken = self._stage.take(planner, self._overlap)
             assert taken is not None  # noqa: S101  there is room for it now
             if self._writer is None or not self._writer.alive:
                 self._writer = Writer(self._stage.file, self._stage.layout.metadata)

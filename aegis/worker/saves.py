@@ -8,6 +8,7 @@ all have written. There is at most one save under way.
 import atexit
 import errno
 import logging
+import os
 import queue
 import shutil
 import sys
@@ -138,6 +139,11 @@ class Saves:
         self._session.enter(RankPhase.SAVING)
         futures.wait([self._outcome])
 
+    def fork(self) -> None:
+        """This is a child process now: the save under way is its parent's."""
+        self._outcome = None
+        self._beside = _Beside()
+
     def _see_to(self, save: Save, writer: Writer | OSError) -> None:
         share = self._write(save, writer)
         try:
@@ -155,13 +161,16 @@ class Saves:
             self._note_copy(writer.copied())
 
     def _write(self, save: Save, writer: Writer | OSError) -> dict[str, Any]:
+        if isinstance(writer, OSError):
+            return _trouble(writer)
         try:
-            if isinstance(writer, OSError):
-                raise writer
             save.rest.copy()
             written = writer.write(save.order)
         except OSError as error:
-            return {"errno": error.errno, "reason": error.strerror, "path": str(error.filename)}
+            return _trouble(error)
+        except Exception as error:  # noqa: BLE001  the others wait for this rank's share
+            _log.exception("A save has failed in a way that nobody has foreseen")
+            return _trouble(OSError(errno.EIO, repr(error)))
         objects = save.order.entry.objects
         return {"size": written.size, "hash": written.hash, "objects": objects}
 
@@ -265,6 +274,7 @@ def watch_end() -> None:
         _hooked.append(sys.excepthook)
         sys.excepthook = _note_failure
         atexit.register(_end_all)
+        os.register_at_fork(after_in_child=_fork_all)
 
 
 def _note_failure(*raised: Any) -> None:
@@ -275,6 +285,16 @@ def _note_failure(*raised: Any) -> None:
 def _end_all() -> None:
     for saves in list(_open):
         saves.end(failed=_failed.is_set())
+
+
+def _fork_all() -> None:
+    for saves in list(_open):
+        saves.fork()
+
+
+def _trouble(error: OSError) -> dict[str, Any]:
+    """What a rank tells in its share's place."""
+    return {"errno": error.errno, "reason": error.strerror, "path": str(error.filename or "")}
 
 
 def _check(shares: list[dict[str, Any]]) -> None:
@@ -298,6 +318,8 @@ def why(error: Exception, folder: Path) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT) or _is_full(folder):
             return f"no space is left in {folder}; free some or keep fewer checkpoints"
+        if error.strerror and error.filename == "":
+            return error.strerror  # of no file
         if error.strerror:
             return f"{error.strerror} ({error.filename or folder})"
     return str(error)

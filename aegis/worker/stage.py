@@ -20,7 +20,7 @@ from torch.distributed.checkpoint import DefaultSavePlanner
 
 from aegis.worker import shelf
 from aegis.worker.layout import Layout, Slot, objects_of
-from aegis.worker.overlap import Rest, copying
+from aegis.worker.overlap import Overlap, Pair, Rest, copying, key_of
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  files there are private to the process that opened them
 _SLACK_BYTES = 1 << 20  # objects that are no tensors may grow by so much, or to twice their size
@@ -55,8 +55,9 @@ class Stage:
         self.layout = layout
         self._memory = mmap.mmap(self.file, self.capacity_bytes)
         _populate(self._memory)
-        self._bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
-        self._places = [self._place(slot) for slot in layout.slots]
+        with torch.inference_mode(mode=False):  # also where the script is in it just now
+            self._bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
+            self._places = [self._place(slot) for slot in layout.slots]
         self._pinned = False
 
     def _place(self, slot: Slot) -> torch.Tensor:
@@ -67,26 +68,28 @@ class Stage:
         self._memory[after : slot.offset + slot.length] = slot.stream[slot.data_at :]
         return self._bytes[numbers_at:after].view(slot.dtype).view(slot.shape)
 
-    def take(
-        self, planner: DefaultSavePlanner, later: frozenset[int] = frozenset()
-    ) -> Taken | None:
-        """Copy the state in, all but what lies in the storages `later`; None: too little room."""
+    def take(self, planner: DefaultSavePlanner, overlap: Overlap | None = None) -> Taken | None:
+        """Copy the state in, all but what `overlap` lets wait; None: too little room."""
         appended, places = objects_of(self.layout, planner)
         length = self.layout.tensors_bytes + len(appended)
         if length > self.capacity_bytes:
             return None
         sources = [planner.resolve_data(slot.item).detach() for slot in self.layout.slots]
         self._pin(sources)
-        rest = []
-        for place, source in zip(self._places, sources, strict=True):
-            if later and source.untyped_storage().data_ptr() in later:
-                rest.append((place, source))
-            else:
-                place.copy_(source, non_blocking=True)
+        later = overlap.later() if overlap is not None else frozenset()
+        rest, devices = [], set()
+        for slot, place, source in zip(self.layout.slots, self._places, sources, strict=True):
+            if later and key_of(source) in later:
+                rest.append(Pair(slot.item.index.fqn, place, source))
+                continue
+            place.copy_(source, non_blocking=True)
+            if source.is_cuda:
+                devices.add(source.device)
         self._memory[self.layout.tensors_bytes : length] = appended
-        if self._pinned and not rest:  # else the stream that copies the rest sees to these, too
-            torch.cuda.synchronize()
-        return Taken(length, places, Rest(rest))
+        waiting = Rest(rest, overlap)
+        for device in devices - waiting.devices:  # whose streams see to these, too
+            torch.cuda.synchronize(device)
+        return Taken(length, places, waiting)
 
     def _pin(self, sources: list[torch.Tensor]) -> None:
         """Let a device copy into it directly, the first time that one is to."""
