@@ -76,6 +76,7 @@ class NicSense:
         self._changed = asyncio.Event()  # there may be other ports than before
         self._hanging: set[str] = set()  # InfiniBand ports whose state could not be read in time
         self._simulated = False
+        self._looked_at = 0.0  # monotonic; when the last look at which ports there are began
         self._compared_at = 0.0  # monotonic; when all ports were seen for the first time
         self._source = ""
 
@@ -120,11 +121,14 @@ class NicSense:
             await asyncio.sleep(_DISCOVER_PAUSE_SECONDS)
 
     async def _discover(self) -> None:
+        began = time.monotonic()
         try:
             found = await self._patience.read("ports", self._find)
         except StuckError:
             _log.warning("Looking for network ports takes too long.", extra={"root": self._root})
             return
+        finally:
+            self._looked_at = began
         self._simulated = found.simulated
         named = [] if self._named == ("none",) else self._named
         assigned = assign(found.ports, found.gpus, self._named)
@@ -235,8 +239,7 @@ class NicSense:
         if self._named == ("none",):
             self._source = "no port is watched: the settings name none"
         else:
-            watched = list(self._ports.values())
-            self._source = told(watched, self._others, by)
+            self._source = told(list(self._ports.values()), self._others, by)
 
     # links
 
@@ -262,8 +265,8 @@ class NicSense:
     def _absent(self, watched: WatchedPort, sample: LinkSample) -> LinkSample:
         if watched.link.absent_samples == 0:
             self._changed.set()
-        address = watched.assigned.port.place.address
-        return replace(sample, function=ports.function_at(self._root, address), moved=watched.moved)
+        function = ports.function_at(self._root, watched.assigned.port.place.address)
+        return replace(sample, function=function, moved=watched.whereabouts(self._looked_at))
 
     def _judge(self, watched: WatchedPort) -> None:
         if watched.sample is None:
@@ -349,8 +352,7 @@ class NicSense:
             if reading.present and not reading.has_counters and self._root == links.SYS:
                 asked = await rdma_source.ask_command() if asked is None else asked
                 port = watched.assigned.port
-                counters = asked.get((port.rdma, port.rdma_port), {})
-                reading = replace(reading, counters=counters)
+                reading = replace(reading, counters=asked.get((port.rdma, port.rdma_port), {}))
             self._counted(watched, reading)
 
     def _counted(self, watched: WatchedPort, reading: Reading) -> None:

@@ -14,6 +14,7 @@ from aegis_agent.probes.roles import NAMED, Assigned, Port, Role
 from aegis_agent.sources.rdma import Reader, Reading
 
 _LISTED = 4
+_LOOKED_FOR = "it is gone under this name, and may have another: all ports are being looked at"
 _JUDGED_SECONDS = 10.0
 _LINK_DOWNED_MAX = 255  # InfiniBand's count of lost links stops there
 
@@ -32,6 +33,7 @@ class WatchedPort:
     compared: Comparison = field(default_factory=lambda: Comparison(idle=True))
     expected: bool = False  # to be up: once so, always so
     moved: str = ""  # gone under this name, but not away
+    gone_at: float = 0.0  # monotonic; when it was last missed under this name
     device: Device | None = None  # as it was judged last
     judged_at: float = 0.0
 
@@ -98,6 +100,12 @@ class WatchedPort:
         if sample.up and speed is not None:
             self.best_speed = max(self.best_speed or 0, speed)
         self.sample = replace(sample, speed=speed)
+
+    def whereabouts(self, looked_at: float) -> str:
+        """Where it may be, now that it is missed: gone is only what was looked for since then."""
+        if self.sample is not None and self.sample.present:
+            self.gone_at = time.monotonic()
+        return self.moved or (_LOOKED_FOR if self.gone_at > looked_at else "")
 
     def is_as_before(self, sample: LinkSample) -> bool:
         """Whether judging it could bring nothing new: up, as before, and judged lately."""
