@@ -1,12 +1,11 @@
 """Checkpoints that can be trusted: sharded over all ranks, complete or not there, verified.
 
 Saving: every rank copies its share into memory that was taken once, and trains on, or trains on and
-copies meanwhile (`aegis.worker.overlap`). Its writer puts
-it into a temporary folder and flushes it; sizes and hashes go into a manifest; the folder gets its
-name; a marker makes it count. A generation that has been replaced is refused by the fence before
-either. Restoring: the newest one whose hashes hold, shared out over the ranks to verify; what does
-not hold is named and passed over. All ranks call the same methods in the same order; one group of
-their own carries the talk.
+copies meanwhile (`aegis.worker.overlap`). Its writer puts it into a temporary folder and flushes
+it; sizes and hashes go into a manifest; the folder gets its name; a marker makes it count. A
+generation that has been replaced is refused by the fence before either. Restoring: the newest one
+whose hashes hold, shared out over the ranks to verify; what does not hold is named and passed over.
+All ranks call the same methods in the same order; one group of their own carries the talk.
 """
 
 import os

@@ -1,85 +1,24 @@
 """One rank's checkpoints: exact resumption, failed saves, stale generations."""
 
-import gc
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: run `make setup`")
 
-import numpy as np  # noqa: E402  after the check
+from tiny_training import Run, seed, steps  # noqa: E402
 from torch.distributed import checkpoint as dcp  # noqa: E402
-from torch.testing._internal.two_tensor import TwoTensor  # noqa: E402
 
 from aegis.worker import (  # noqa: E402
     Checkpointer,
     StaleGenerationError,
-    overlap,
     progress,
 )
 from aegis.worker.fence import Fence, raise_fence  # noqa: E402
 from aegis.worker.folder import candidates  # noqa: E402
-
-
-def seed(number):
-    """All that a script may draw from."""
-    random.seed(number)
-    np.random.seed(number)  # noqa: NPY002  scripts still do
-    torch.manual_seed(number)
-
-
-class Count:
-    """Where a loader is in its data."""
-
-    def __init__(self):
-        self.at = 0
-
-    def state_dict(self):
-        return {"at": self.at}
-
-    def load_state_dict(self, state):
-        self.at = state["at"]
-
-
-class Run:
-    """A tiny training that draws from every source of random numbers."""
-
-    def __init__(self, folder, **fields):
-        seed(7)
-        self.model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
-        self.data = Count()
-        self.checkpointer = Checkpointer(
-            folder, model=self.model, optimizer=self.optimizer, data=self.data, **fields
-        )
-
-    def train(self, steps):
-        losses = []
-        for _ in range(steps):
-            noise = random.random() + np.random.random()  # noqa: NPY002
-            loss = (self.model(torch.randn(8, 4)) + noise).square().mean()
-            self.optimizer.zero_grad()
-            loss.backward()
-            self.optimizer.step()
-            self.data.at += 1
-            losses.append(loss.item())
-        return losses
-
-
-@pytest.fixture(autouse=True)
-def fresh_session(monkeypatch):
-    monkeypatch.delenv("AEGIS_PROGRESS_PAGE", raising=False)
-    monkeypatch.delenv("AEGIS_CHECKPOINT_FOLDER", raising=False)
-    monkeypatch.setattr(progress, "_opened", [])
-
-
-def steps(folder):
-    return [one.step for one in candidates(folder)]
 
 
 def test_a_resumed_run_goes_on_to_the_last_bit(tmp_path) -> None:
@@ -174,18 +113,14 @@ def test_what_was_copied_is_saved_however_training_goes_on(tmp_path) -> None:
     assert run.checkpointer.save(1)
     assert run.checkpointer.wait()
     run.checkpointer._writer._process.send_signal(signal.SIGSTOP)
-    expected = {name: value.clone() for name, value in run.model.state_dict().items()}
-    moments = [one["exp_avg"].clone() for one in run.optimizer.state.values()]
+    expected = run.state()
     assert run.checkpointer.save(2)
     run.train(5)
     run.checkpointer._writer._process.send_signal(signal.SIGCONT)
     assert run.checkpointer.wait()
     again = Run(tmp_path)
     assert again.checkpointer.restore() == 2
-    for name, value in again.model.state_dict().items():
-        assert torch.equal(value, expected[name])
-    restored = [one["exp_avg"] for one in again.optimizer.state.values()]
-    assert all(map(torch.equal, restored, moments))
+    assert again.holds(expected)
 
 
 def test_a_writer_that_dies_costs_one_checkpoint(tmp_path, caplog) -> None:
@@ -343,244 +278,3 @@ def test_the_last_save_is_waited_for_unless_the_script_fails(tmp_path, how, stat
     assert done.returncode == status, told
     assert ("RuntimeError: boom" in told) == (how == "fail")
     assert steps(folder) == saved
-
-
-class Held:
-    """A copy that goes on beside training and gets no processor until somebody waits for it."""
-
-    def __init__(self, monkeypatch):
-        overlap.copying.acquire()
-        self._is_held, wait = True, overlap.Rest.wait
-
-        def waited(rest):
-            self.go_on()
-            wait(rest)
-
-        monkeypatch.setattr(overlap.Rest, "wait", waited)
-
-    def go_on(self):
-        if self._is_held:
-            self._is_held = False
-            overlap.copying.release()
-
-
-@pytest.fixture
-def held(monkeypatch):
-    """Holds each copy when it is called."""
-    made = []
-    yield lambda: made.append(Held(monkeypatch)) or made[-1]
-    for one in made:
-        one.go_on()
-
-
-def test_the_optimizers_step_waits_for_a_copy_that_goes_on_beside_training(tmp_path, held) -> None:
-    """Nothing is copied when `save` returns; all is before the step that changes it."""
-    run = Run(tmp_path, overlap=True)
-    run.train(2)
-    assert run.checkpointer.save(1)  # it takes the memory
-    assert run.checkpointer.wait()
-    hold = held()
-    expected = {name: value.clone() for name, value in run.model.state_dict().items()}
-    moments = [one["exp_avg"].clone() for one in run.optimizer.state.values()]
-    assert run.checkpointer.save(2)
-    assert run.checkpointer._overlap.rest._pairs
-    assert hold._is_held
-    run.train(5)
-    assert not hold._is_held
-    assert run.checkpointer.wait()
-    again = Run(tmp_path)
-    assert again.checkpointer.restore() == 2
-    for name, value in again.model.state_dict().items():
-        assert torch.equal(value, expected[name])
-    restored = [one["exp_avg"] for one in again.optimizer.state.values()]
-    assert all(map(torch.equal, restored, moments))
-
-
-def test_what_the_forward_pass_changes_is_copied_at_once(tmp_path, held) -> None:
-    """Running statistics are of the step that was saved, not of the pass that followed."""
-    run = Run(tmp_path, overlap=True)
-    run.model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
-    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.1)
-    fields = {"model": run.model, "optimizer": run.optimizer, "overlap": True}
-    run.checkpointer = Checkpointer(tmp_path, **fields)
-    run.train(2)
-    assert run.checkpointer.save(1)
-    assert run.checkpointer.wait()
-    held()
-    mean = run.model[1].running_mean.clone()
-    assert run.checkpointer.save(2)
-    run.train(1)
-    assert run.checkpointer.wait()
-    assert not torch.equal(run.model[1].running_mean, mean)
-    assert Checkpointer(tmp_path, **fields).restore() == 2
-    assert torch.equal(run.model[1].running_mean, mean)
-
-
-def test_a_state_that_is_changed_while_it_is_copied_is_not_saved(tmp_path, held, caplog) -> None:
-    """Half of one step and half of the next is no checkpoint; the older ones and the next are."""
-    run = Run(tmp_path, overlap=True)
-    run.train(1)
-    assert run.checkpointer.save(1)
-    assert run.checkpointer.wait()
-    hold = held()
-    assert run.checkpointer.save(2)
-    with torch.no_grad():
-        run.model[0].weight.mul_(2.0)
-    hold.go_on()
-    assert not run.checkpointer.wait()
-    assert "model.0.weight was changed while it was copied, outside of the" in caplog.text
-    assert "without overlap=True. Training goes on" in caplog.text
-    assert run.checkpointer.save(3)
-    assert run.checkpointer.wait()
-    assert steps(tmp_path) == [3, 1]
-
-
-def test_an_optimizer_is_let_go_with_its_checkpointer(tmp_path) -> None:
-    """A function that is called again in the same process makes another one each time."""
-    run = Run(tmp_path, overlap=True)
-    assert len(run.optimizer._optimizer_step_pre_hooks) == 1
-    assert len(run.optimizer._optimizer_step_post_hooks) == 1
-    run.checkpointer = None
-    gc.collect()
-    assert not run.optimizer._optimizer_step_pre_hooks
-    assert not run.optimizer._optimizer_step_post_hooks
-
-
-def test_overlap_needs_an_optimizer_that_can_wait(tmp_path) -> None:
-    """Anything else would change what is being copied."""
-    with pytest.raises(ValueError, match=r"overlap=True needs optimizers of torch\.optim.*object"):
-        Checkpointer(tmp_path, model=torch.nn.Linear(1, 1), optimizer=object(), overlap=True)
-
-
-def test_overlap_is_refused_where_a_step_may_be_replayed(tmp_path) -> None:
-    """A CUDA graph runs no hook."""
-    model = torch.nn.Linear(1, 1)
-    optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
-    with pytest.raises(ValueError, match="cannot be with capturable=True"):
-        Checkpointer(tmp_path, model=model, optimizer=optimizer, overlap=True)
-
-
-def test_the_step_waits_also_when_the_checkpointer_is_gone(tmp_path, monkeypatch) -> None:
-    """One that lives in a function only: fused optimizers leave no version that would tell."""
-    run = Run(tmp_path)
-    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.1, momentum=0.9, fused=True)
-    run.train(2)
-    expected = run.model[0].weight.detach().clone()
-
-    def phase():
-        Checkpointer(
-            tmp_path, model=run.model, optimizer=run.optimizer, overlap=True, data=run.data
-        ).save(2)
-
-    copy = overlap._copy
-    monkeypatch.setattr(overlap, "_copy", lambda pairs: (time.sleep(0.3), copy(pairs)))
-    phase()
-    gc.collect()
-    run.train(1)
-    assert not torch.equal(run.model[0].weight, expected)
-    again = Checkpointer(tmp_path, model=run.model, optimizer=run.optimizer, data=run.data)
-    for _ in range(1000):
-        if steps(tmp_path) == [2]:
-            break
-        time.sleep(0.01)
-    assert again.restore() == 2
-    assert torch.equal(run.model[0].weight, expected)
-
-
-def test_a_closure_may_save(tmp_path) -> None:
-    """What is saved within a step is copied before the step goes on."""
-    run = Run(tmp_path, overlap=True)
-    run.optimizer = torch.optim.SGD(run.model.parameters(), lr=0.1, momentum=0.9, fused=True)
-    fields = {"model": run.model, "optimizer": run.optimizer}
-    checkpointer = Checkpointer(tmp_path, overlap=True, **fields)
-    run.train(2)
-    expected = run.model[0].weight.detach().clone()
-
-    def closure():
-        loss = run.model(torch.randn(8, 4)).square().mean()
-        loss.backward()
-        assert checkpointer.save(2)
-        assert not checkpointer._overlap.rest._pairs
-        return loss
-
-    run.optimizer.step(closure)
-    assert checkpointer.wait()
-    assert not torch.equal(run.model[0].weight, expected)
-    assert checkpointer.restore() == 2
-    assert torch.equal(run.model[0].weight, expected)
-    assert checkpointer.save(3)
-    assert checkpointer._stage is not None
-    assert not checkpointer._overlap._stepping
-
-
-def test_a_hook_of_the_scripts_own_comes_after_the_copy(tmp_path, held) -> None:
-    """It may change parameters: it is part of the step, whenever it was registered."""
-    run = Run(tmp_path)
-
-    def halve(*_):
-        run.model[0].weight.data.mul_(0.5)
-
-    run.optimizer.register_step_pre_hook(halve)
-    fields = {"model": run.model, "optimizer": run.optimizer, "data": run.data}
-    run.checkpointer = Checkpointer(tmp_path, overlap=True, **fields)
-    run.train(1)
-    assert run.checkpointer.save(1)
-    assert run.checkpointer.wait()
-    held()
-    expected = run.model[0].weight.detach().clone()
-    assert run.checkpointer.save(2)
-    run.train(1)
-    assert run.checkpointer.wait()
-    assert run.checkpointer.restore() == 2
-    assert torch.equal(run.model[0].weight, expected)
-
-
-def test_what_has_no_memory_of_its_own_is_copied_at_once(tmp_path) -> None:
-    """A tensor made of others; and a buffer that only shares a parameter's storage."""
-    both = TwoTensor(torch.eye(3), torch.eye(3))
-    assert overlap.key_of(both) is None
-    flat = torch.zeros(24)
-    assert overlap.key_of(flat[:16]) != overlap.key_of(flat[20:])
-    assert overlap.key_of(torch.empty(0)) is None
-
-
-def test_a_save_in_inference_mode_is_like_any_other(tmp_path) -> None:
-    """In an evaluation, say."""
-    run = Run(tmp_path, overlap=True)
-    run.train(1)
-    with torch.inference_mode():
-        assert run.checkpointer.save(1)
-        assert run.checkpointer.wait()
-    run.train(1)
-    assert run.checkpointer.save(2)
-    assert run.checkpointer.wait()
-
-
-def test_a_fork_waits_for_no_save_of_its_parent(tmp_path) -> None:
-    """A child has no thread but the one that forked: it ends, steps and saves all the same."""
-    script = f"""
-import os, sys, torch
-from aegis.worker import Checkpointer, overlap
-model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-def step():
-    model(torch.randn(2, 4)).sum().backward()
-    optimizer.step()
-step()
-saver = Checkpointer({str(tmp_path)!r}, model=model, optimizer=optimizer, overlap=True)
-assert saver.save(1) and saver.wait()
-overlap.copying.acquire()
-saver.save(2)
-if (pid := os.fork()) == 0:
-    step()
-    assert saver.wait() is False
-    sys.exit(7)
-overlap.copying.release()
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-assert saver.wait()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert steps(tmp_path) == [2, 1]
