@@ -4,8 +4,8 @@ import re
 import subprocess
 import sys
 
-from conftest import JOB
 from played_fleet import wait
+from played_stage import JOB
 
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 31, in <module>

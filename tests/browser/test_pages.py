@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from conftest import JOB, STATIC
+from played_stage import JOB, STATIC
 
 BUDGET_BYTES = 100_000
 
