@@ -18,11 +18,12 @@ def test_it_says_who_it_is(start_agent, controller):
     start_agent("--label", "rack=r1", "--label", "switch=s3")
     controller.wait(lambda: True, "a report")
     path, authorization = controller.headers[0]
-    assert path == "/api/v1/agent/stream?node=n1&sender=agent"
+    boot = controller.last.boot_id
+    assert path == f"/api/v1/agent/stream?node=n1&sender=agent&speaker={boot}"
     assert authorization == "Bearer secret-of-n1"
     assert (controller.last.node, controller.last.sender) == ("n1", "agent")
     assert controller.last.labels == (("rack", "r1"), ("switch", "s3"))
-    assert controller.last.boot_id
+    assert boot
 
 
 def test_an_outage_loses_nothing(start_agent, controllers, free_port, gpus):
@@ -72,6 +73,17 @@ def test_a_refused_token_is_one_clear_sentence(start_agent, controllers, status)
     assert "`aegis nodes token n1` mints a new one." in agent_log
     assert f"token_file={agent.token_file}" in agent_log
     assert agent.log.count("refuses this node's token") == 1
+
+
+def test_a_name_that_another_machine_has_is_one_clear_sentence(start_agent, controllers):
+    """It says what to do, and goes on trying: the other may have been the wrong one."""
+    refusing = controllers(status=409)
+    agent = start_agent(url=refusing.url)
+    agent.wait_log("Another machine speaks for n1; trying on. Give each its own --node.")
+    tries = len(refusing.headers)
+    while len(refusing.headers) < tries + 2:
+        agent.wait_log("Another machine")
+    assert agent.log.count("Another machine") == 1
 
 
 @pytest.mark.parametrize("content", [b"\x99\xff\n", b"two\nlines\n", "tök".encode()])

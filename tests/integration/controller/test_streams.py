@@ -136,7 +136,7 @@ def test_two_launchers_of_a_job_do_not_take_each_other_s_place(controller, agent
     """The second is refused for as long as the first speaks, and let in once it has gone."""
 
     def launcher(name):
-        speaks = {"sender": Sender.LAUNCHER, "job": "llama", "launcher": name}
+        speaks = {"sender": Sender.LAUNCHER, "job": "llama", "speaker": name}
         return agent(controller, "n1", token=token, **speaks)
 
     token = controller.mint("n1")
@@ -159,6 +159,27 @@ def test_two_launchers_of_a_job_do_not_take_each_other_s_place(controller, agent
         return None
 
     assert patiently(second, "the place to be free").send().sequence == 1
+
+
+def test_two_machines_of_one_name_do_not_take_each_other_s_place(controller, agent, patiently):
+    """Else each would look like a reboot of the other, and what runs there like gone."""
+    first = agent(controller, "n1", speaker="boot-1")
+    first.send()
+    with pytest.raises(InvalidStatus) as refused:
+        agent(controller, "n1", token=first.token, speaker="boot-2")
+    assert refused.value.response.status_code == 409
+    assert b"another machine speaks for n1" in refused.value.response.body
+    first.send()
+    again = agent(controller, "n1", token=first.token, speaker="boot-1")  # restarted
+    again.send()
+    again.close()
+
+    def rebooted():
+        with contextlib.suppress(InvalidStatus):
+            return agent(controller, "n1", token=first.token, speaker="boot-2")
+        return None
+
+    assert patiently(rebooted, "the place to be free").send().sequence == 1
 
 
 @pytest.mark.parametrize(

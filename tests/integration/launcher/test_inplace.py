@@ -263,7 +263,8 @@ def hold(stage, step):
 
 
 def copied(stage, step, *nodes):
-    """Wait until each shard of this step is in memory, and in a peer's."""
+    """Wait until each shard of this step is in memory and in a peer's, and all writing is over."""
+    stage.wait(lambda: stage.state(nodes[0]).checkpoint_step == step)
     whole = dict.fromkeys(range(4), step)
     stage.wait(lambda: all(kept_in(stage, nodes, tier) == whole for tier in ("own", "peer")))
 
