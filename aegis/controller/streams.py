@@ -1,8 +1,9 @@
 """The open streams of agents and launchers, and which of them have news to be told.
 
 A newer connection of the same node, sender and job replaces the older one: a node that came back
-through another path must not be held up by a connection that nobody closed. But two launchers that
-both live must not take each other's place in turn: the second one waits until the first is silent.
+through another path must not be held up by a connection that nobody closed. But two that both live
+must not take each other's place in turn, be they launchers of one job or the agents of two machines
+that were given one name: the second waits until the first is silent.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from aegis.model.node import Sender
 
 # Connections are numbered within an epoch, so that the numbers grow across restarts too.
 _CONNECTIONS_PER_EPOCH = 1_000_000
-SILENT_SECONDS = 3.0  # launchers speak each second
+SILENT_SECONDS = 3.0  # all speak each second
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -26,7 +27,7 @@ class Stream:
     sender: Sender
     job: str
     session: int
-    speaker: str = ""  # a launcher's id; "" where it does not say
+    speaker: str = ""  # a launcher's id, the boot of an agent's machine; "" where it does not say
     heard_at: float = field(default_factory=time.monotonic)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     replaced: asyncio.Event = field(default_factory=asyncio.Event)
@@ -40,7 +41,7 @@ class Streams:
         self._count = 0
 
     def is_held(self, node: str, sender: Sender, job: str, speaker: str) -> bool:
-        """Whether another launcher than this one speaks in its place, and did just now."""
+        """Whether another than this one speaks in its place, and did just now."""
         older = self._open.get((node, sender, job))
         if older is None or not speaker or older.speaker in ("", speaker):
             return False

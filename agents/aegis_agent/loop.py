@@ -63,6 +63,7 @@ class Agent:
         self._uplink = Uplink(
             controller=settings.controller,
             node=settings.node,
+            boot_id=self._book.boot_id,
             token_file=settings.token_file,
             compose=self._compose,
             ready=spool.settled,

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from aegis.model.node import Sender
 
-HELD = 409  # the answer to a launcher while another of its job speaks for its node
+HELD = 409  # the answer while another speaks in this place
 DENIED = (401, 403)  # the answers to a token that the controller does not take
 _ANSWER_BYTES_MAX = 8 << 20
 _OPEN_SECONDS = 5.0
@@ -28,16 +28,17 @@ async def open_stream(
     node: str,
     sender: Sender,
     job: str = "",
-    launcher: str = "",
+    speaker: str,
 ) -> ClientConnection:
     """Connect to the controller at this address, "http://HOST:PORT", as this node.
 
-    A launcher names its job and its own id, by which it is told from another of the same job.
+    `speaker` tells this one from another in its place: a launcher's id among those of its job, an
+    agent's boot id among machines of one name.
 
     Raises TokenError, OSError, TimeoutError or websockets' WebSocketException.
     """
-    names = {"node": node, "sender": sender.value} | ({"job": job} if job else {})
-    names |= {"launcher": launcher} if launcher else {}
+    names = {"node": node, "sender": sender.value, "job": job, "speaker": speaker}
+    names = {name: value for name, value in names.items() if value}
     return await connect(
         f"{_websocket_address(controller)}/api/v1/agent/stream?{urlencode(names)}",
         additional_headers=_credentials(token_file),

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from aegis.model.node import Sender
 from aegis.wire import Answer, Report, WireError, decode_as, encode
-from aegis_agent.stream import DENIED, TokenError, open_stream
+from aegis_agent.stream import DENIED, HELD, TokenError, open_stream
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ class Uplink:
 
     controller: str  # "http://127.0.0.1:8500"
     node: str
+    boot_id: str  # which tells this machine from another of its name
     token_file: Path | None
     compose: Callable[[], Report]
     ready: Callable[[], Awaitable[None]]  # what a report tells is safe to be told
@@ -54,7 +55,11 @@ class Uplink:
         while True:
             try:
                 connection = await open_stream(
-                    self.controller, self.token_file, node=self.node, sender=Sender.AGENT
+                    self.controller,
+                    self.token_file,
+                    node=self.node,
+                    sender=Sender.AGENT,
+                    speaker=self.boot_id,
                 )
                 pause = _PAUSE_SECONDS_MIN
                 self._connected()
@@ -112,12 +117,8 @@ class Uplink:
         """One sentence that says what to do, and the reason."""
         mint = f"`aegis nodes token {self.node}`"
         match error:
-            case InvalidStatus() if error.response.status_code in DENIED:
-                sentence = f"The controller refuses this node's token; {mint} mints a new one."
-                return sentence, f"HTTP {error.response.status_code}"
             case InvalidStatus():
-                told = (error.response.body or b"").decode(errors="replace")[:300]
-                return "The controller refused.", f"HTTP {error.response.status_code} {told}"
+                return self._refusal(error, mint)
             case TokenError():
                 return f"The token file cannot be used; {mint} mints a token.", str(error)
             case WireError():
@@ -126,3 +127,16 @@ class Uplink:
                 return _LOST, str(error)
             case _:
                 return "The controller cannot be reached; trying on.", str(error) or repr(error)
+
+    def _refusal(self, error: InvalidStatus, mint: str) -> tuple[str, str]:
+        status = error.response.status_code
+        told = (error.response.body or b"").decode(errors="replace")[:300]
+        if status in DENIED:
+            sentence = f"The controller refuses this node's token; {mint} mints a new one."
+            return sentence, f"HTTP {status}"
+        if status == HELD:
+            sentence = (
+                f"Another machine speaks for {self.node}; trying on. Give each its own --node."
+            )
+            return sentence, f"HTTP {status}"
+        return "The controller refused.", f"HTTP {status} {told}"

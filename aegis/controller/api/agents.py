@@ -39,18 +39,18 @@ async def stream(
     node: Annotated[str, Query(min_length=1)],
     sender: Sender = Sender.AGENT,
     job: str = "",
-    launcher: str = "",
+    speaker: str = "",
 ) -> None:
     """One agent, or one launcher whose agent is away."""
     here = services.of(socket)
     try:
         _admit(socket, here, node)
-        _see_free(here, node, sender, job, launcher)
+        _see_free(here, node, sender, job, speaker)
     except ProblemError as error:
         await socket.send_denial_response(answer(socket.scope, error))
         return
     await socket.accept()
-    entered = here.streams.enter(here.cluster.epoch, node, sender, job, launcher)
+    entered = here.streams.enter(here.cluster.epoch, node, sender, job, speaker)
     log.info("stream opened: node=%s sender=%s session=%d", node, sender, entered.session)
     try:
         await _serve(socket, here, entered)
@@ -71,13 +71,20 @@ def _admit(socket: WebSocket, here: Services, node: str) -> None:
         )
 
 
-def _see_free(here: Services, node: str, sender: Sender, job: str, launcher: str) -> None:
-    if here.streams.is_held(node, sender, job, launcher):
+def _see_free(here: Services, node: str, sender: Sender, job: str, speaker: str) -> None:
+    if not here.streams.is_held(node, sender, job, speaker):
+        return
+    if sender is Sender.AGENT:
         raise ProblemError(
             HTTPStatus.CONFLICT,
-            f"another launcher of job {job} speaks for {node}",
-            "stop it first, or give this one another --job or --node",
+            f"another machine speaks for {node}",
+            "give each machine a name of its own (--node) and the token of that name",
         )
+    raise ProblemError(
+        HTTPStatus.CONFLICT,
+        f"another launcher of job {job} speaks for {node}",
+        "stop it first, or give this one another --job or --node",
+    )
 
 
 async def _serve(socket: WebSocket, here: Services, stream: Stream) -> None:

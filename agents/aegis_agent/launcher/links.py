@@ -157,7 +157,7 @@ class Links:
                     node=self.node,
                     sender=Sender.LAUNCHER,
                     job=self.job,
-                    launcher=self.compose().launcher,
+                    speaker=self.compose().launcher,
                 )
                 async with stream as connection:
                     pause, self._standing, self._held_since = _RETRY_SECONDS, "", 0.0
