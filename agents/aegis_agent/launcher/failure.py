@@ -83,6 +83,16 @@ def raised(*, generation: int, rank: int, at: float, last_step: int, error: str)
     )
 
 
+def told(failure: RankFailure) -> list[str]:
+    """What people read of it: one sentence, and what the rank itself said when it ended.
+
+    A signal leaves it no words: the last lines of its stderr are of something else.
+    """
+    step = f" at step {failure.last_step}" if failure.last_step else ""
+    sentence = f"generation {failure.generation}: {failure.text}{step}"
+    return [sentence, failure.error] if failure.error and failure.signal is None else [sentence]
+
+
 def first_of(known: RankFailure, found: RankFailure) -> RankFailure:
     """The one that was first; one that says it lost another rank was not."""
     if known.rank == found.rank:

@@ -24,7 +24,7 @@ from aegis.model.job import (
 from aegis_agent.launcher import process
 from aegis_agent.launcher.crew import Crew, Listener
 from aegis_agent.launcher.errors import UnusableError
-from aegis_agent.launcher.failure import signal_name
+from aegis_agent.launcher.failure import signal_name, told
 from aegis_agent.launcher.folders import fenced_generation
 from aegis_agent.launcher.generation import Generation, prepare, without_ranks
 from aegis_agent.launcher.hangs import Hangs
@@ -328,12 +328,9 @@ class Launcher:
         self._tell_failure(generation)
 
     def _tell_failure(self, generation: Generation) -> None:
-        failure = generation.failure
-        if failure is not None:
-            step = f" at step {failure.last_step}" if failure.last_step else ""
-            _log.error("generation %d: %s%s", failure.generation, failure.text, step)
-            if failure.error and failure.exit_code is not None:
-                _log.error("%s", failure.error)
+        if generation.failure is not None:
+            for words in told(generation.failure):
+                _log.error("%s", words)
 
     def _parent_died(self, status: int) -> None:
         generation = self._generation

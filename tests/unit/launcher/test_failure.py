@@ -8,7 +8,9 @@ from aegis_agent.launcher.failure import (
     first_of,
     leave_error,
     oom_kills,
+    raised,
     read_error,
+    told,
 )
 
 
@@ -28,6 +30,17 @@ def test_a_signal_is_named() -> None:
     """Negative statuses are signals, as subprocess has them."""
     assert failure(-11).text.startswith("rank 3 was killed by SIGSEGV (native code touched")
     assert (failure(-11).signal, failure(-11).exit_code) == (11, None)
+
+
+def test_the_traceback_is_told_however_soon_it_is_found() -> None:
+    """The launcher may see it while the rank is still on its way out, without an exit code yet."""
+    error = "Traceback (most recent call last):\nValueError: no such corpus"
+    soon = raised(generation=2, rank=3, at=1.0, last_step=0, error=error)
+    assert told(soon) == ["generation 2: rank 3 failed: ValueError: no such corpus", error]
+    assert told(failure(1, error))[1:] == [error]
+    [sentence] = told(failure(-9, error))
+    assert sentence.startswith("generation 2: rank 3 was killed by SIGKILL (sent by somebody;")
+    assert sentence.endswith(" at step 40")
 
 
 def test_memory_that_ran_out_is_said_so() -> None:
