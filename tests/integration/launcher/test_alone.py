@@ -50,7 +50,7 @@ def ask_as_told(folder):
 def test_a_killed_rank_is_mended_and_a_later_run_goes_on(tmp_path, launch, losses):
     """One command, no controller, no agent: the job survives, and its checkpoints outlive it."""
     path = tmp_path / "losses.jsonl"
-    words = ["--checkpoint-every", 5, "--step-seconds", 0.02, "--losses", path]
+    words = ["--checkpoint-every", 5, "--step-seconds", 0.15, "--losses", path]  # time to ask
     process = launch(EXAMPLE, "--steps", 60, *words)
     wait(lambda: losses(path) and losses(path)[-1]["step"] > 12, process)
     assert "alone" in ask_as_told(tmp_path)
