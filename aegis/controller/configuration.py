@@ -1,19 +1,30 @@
 """The policy and the rules as files: read whole, refused whole, with a sentence that helps."""
 
 import difflib
+import stat
 from collections.abc import Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from aegis.model.policy import Mode, Policy
 from aegis.rules import RuleError, RuleSet, parse
+from aegis.rules.yaml_text import TextError, read_if_any
 
 PACKAGE = "aegis-supervisor"
+FILE_BYTES_MAX = 1 << 20
+# What a limit must lie within, where 0 to any number is too much.
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "nodes_out_fraction": (0, 1),
+    "breaker_fraction": (0, 1),
+    "silent_fraction_max": (0, 1),
+    "nodes_out_window_seconds": (1, float("inf")),
+    "approvals_needed": (1, 100),
+    "approval_seconds": (1, float("inf")),
+}
 
 
 class ConfigurationError(Exception):
@@ -54,19 +65,31 @@ def read_rules(folder: Path) -> dict[str, str]:
     try:
         files = sorted(folder.iterdir())
         wanted = [one for one in files if one.suffix in (".yaml", ".yml") and not is_test(one)]
-        texts = {file.name: file.read_text() for file in wanted}
+        texts = {file.name: _text(file) for file in wanted}
     except OSError as error:
         raise ConfigurationError(
             f"the rules in {error.filename or folder} cannot be read ({error.strerror}): "
             "make them readable or name another folder with --rules"
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"the rules in {folder} are not UTF-8: {error.reason}") from error
     if not texts:
         raise ConfigurationError(
             f"there is no rule file (*.yaml) in {folder}: name another folder with --rules"
         )
     return texts
+
+
+def _text(file: Path) -> str:
+    """What a file says, if it is one that people write. Raises OSError, ConfigurationError."""
+    told = file.stat()
+    if not stat.S_ISREG(told.st_mode):
+        raise ConfigurationError(f"{file} is no file: remove it, or name another folder")
+    if told.st_size > FILE_BYTES_MAX:
+        most = f"{FILE_BYTES_MAX >> 20} MiB"
+        raise ConfigurationError(f"{file} has {told.st_size:,} bytes, more than {most}: split it")
+    try:
+        return file.read_text()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{file} is not UTF-8: {error.reason}") from error
 
 
 def is_test(file: Path) -> bool:
@@ -79,15 +102,16 @@ def load_policy(file: Path | None) -> Policy:
     if file is None:
         return Policy()
     try:
-        value = yaml.safe_load(file.read_text())
+        found = read_if_any(str(file), _text(file))
     except OSError as error:
         raise ConfigurationError(
             f"the policy {file} cannot be read: {(error.strerror or 'unknown').lower()}"
         ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the policy {file} is not YAML: {_one_line(error)}") from error
-    if value is None:
+    except TextError as error:
+        raise ConfigurationError(f"the policy {error.place}: {error}") from error
+    if found is None:
         return Policy()
+    value = found[1]
     if not isinstance(value, dict):
         raise ConfigurationError(f"the policy {file} must be a mapping, such as `mode: observe`")
     return _policy(file, value)
@@ -111,12 +135,17 @@ def _policy(file: Path, value: dict[Any, Any]) -> Policy:
         raise ConfigurationError(
             f"the policy {file} has {name}: {first['input']!r}: {wanted}"
         ) from error
-    for key in value:
+    for key, told in value.items():
         number = getattr(policy, key)
-        if isinstance(number, int | float) and not 0 <= number < float("inf"):
-            raise ConfigurationError(f"the policy {file} has {key}: {number}: 0 is the least")
+        if isinstance(number, int | float) and (wrong := _outside(key, told, number)):
+            raise ConfigurationError(f"the policy {file} has {key}: {told}: {wrong}")
     return policy
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _outside(key: str, told: object, number: float) -> str:
+    least, most = _BOUNDS.get(key, (0, float("inf")))
+    if isinstance(told, bool):
+        return "write a number"
+    if not least <= number < float("inf"):
+        return f"{least} is the least"
+    return f"{most} is the most" if number > most else ""

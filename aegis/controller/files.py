@@ -1,5 +1,6 @@
 """Where rules and policy are read, and how the last reading went."""
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,3 +29,4 @@ class Reloads:
     files: Files = field(default_factory=Files)
     error: str = ""  # why it was refused; the ones before stay in force
     good_at: float = field(default_factory=time.time)
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # what was read last is in force

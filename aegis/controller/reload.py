@@ -1,5 +1,6 @@
 """Reading rules and policy anew: all or nothing. What cannot be used changes nothing."""
 
+import asyncio
 import logging
 import time
 
@@ -15,9 +16,14 @@ log = logging.getLogger(__name__)
 
 async def reload(services: Services) -> None:
     """Take what the files say now. Raises what stood in the way, once it is said aloud."""
+    async with services.reloads.reading:
+        await _reload(services)
+
+
+async def _reload(services: Services) -> None:
     reloads, loop = services.reloads, services.loop
     try:
-        rules, policy = reloads.files.read()
+        rules, policy = await asyncio.to_thread(reloads.files.read)
         policy = loop.bounded(policy)
         if rules.digest != loop.state.rules.digest:
             await loop.command(lambda at: RulesLoaded(at=at, digest=rules.digest, text=rules.text))

@@ -163,7 +163,7 @@ class _Running:
         act = {
             Mode.OBSERVE: "observe (will touch nothing)",
             Mode.NOTIFY: "notify (tells people, will touch nothing)",
-            Mode.APPROVE: "approve (waits for a person, who acts by `aegis nodes drain`)",
+            Mode.APPROVE: "approve (waits for people: `aegis incidents approve`)",
             Mode.ENFORCE: "enforce (takes nodes out within its limits)",
         }[policy.mode]
         if self._services.loop.held:

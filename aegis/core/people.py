@@ -3,6 +3,7 @@
 `refusal` is asked before the event is written to the log; `apply` then carries it out.
 """
 
+import unicodedata
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
@@ -55,13 +56,22 @@ def _refused(incident: Incident, event: Answer | Remark) -> str | None:
         case IncidentApproved() | IncidentDenied():
             if (asked := question(incident)) is None:
                 return f"{incident.id} asks for no approval: {incident.headline}"
-            if isinstance(event, IncidentApproved) and event.actor in asked.agreed:
+            if isinstance(event, IncidentApproved) and _is_among(event.actor, asked.agreed):
                 return f"{event.actor} has agreed already: another person must agree too"
             return None
         case IncidentAcknowledged() if incident.state is IncidentState.CLOSED:
             return f"{incident.id} is closed already: {incident.outcome}"
         case _:
             return None
+
+
+def _is_among(actor: str, agreed: tuple[str, ...]) -> bool:
+    """Whether it is one of them: a name in other letters is no second person."""
+    return _plain(actor) in {_plain(one) for one in agreed}
+
+
+def _plain(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def apply(cluster: Cluster, rules: RuleSet, event: Said) -> None:

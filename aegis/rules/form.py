@@ -87,7 +87,12 @@ def _texts(value: object) -> object:
     """Labels are text; a number that YAML read out of one is meant as text."""
     if not isinstance(value, dict):
         return value
-    return {str(key): str(one) if isinstance(one, int) else one for key, one in value.items()}
+    return {str(key): _as_written(one) for key, one in value.items()}
+
+
+def _as_written(value: object) -> object:
+    """What `yaml_text` lets through as a truth or a whole number stands for its own text."""
+    return str(value).lower() if isinstance(value, int) else value
 
 
 def _one_or_many(item: dict[str, Any]) -> WithJsonSchema:

@@ -1,5 +1,6 @@
 """YAML text that knows where each of its values stands."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,17 @@ class Place:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
+VALUES_MAX = 100_000  # of a file once its aliases are unfolded
+_BEING_COUNTED = 0
+_TAG = "tag:yaml.org,2002:"
+# What people mean by true, by a number. YAML 1.1 knows more: on, 010 (it is 8), 12:30 (750), 1_0.
+_MEANT = {
+    _TAG + "bool": re.compile(r"true|false"),
+    _TAG + "int": re.compile(r"[-+]?(0|[1-9][0-9]*)"),
+    _TAG + "float": re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?|[-+]?\.inf|\.nan", re.IGNORECASE),
+}
+
+
 class TextError(ValueError):
     """Text that is not usable YAML, and where."""
 
@@ -29,13 +41,21 @@ class TextError(ValueError):
 
 def read(file: str, text: str) -> tuple[yaml.Node, Any]:
     """The tree, which knows its lines, and the plain values in it. Raises TextError."""
+    found = read_if_any(file, text)
+    if found is None:
+        empty = "the file is empty: write rules into it or remove it"
+        raise TextError(Place(file, 1, 1), empty)
+    return found
+
+
+def read_if_any(file: str, text: str) -> tuple[yaml.Node, Any] | None:
+    """The same; None where the text holds nothing but comments."""
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
-            empty = "the file is empty: write rules into it or remove it"
-            raise TextError(Place(file, 1, 1), empty)
-        _refuse_twins(file, root)
+            return None
+        _count(file, root, {})
         return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -95,15 +115,44 @@ def _child(node: yaml.Node, part: int | str) -> yaml.Node | None:
     return None
 
 
-def _refuse_twins(file: str, node: yaml.Node) -> None:
-    """A key given twice would silently hide the first."""
+def _count(file: str, node: yaml.Node, counted: dict[int, int]) -> int:
+    """How many values it holds, each alias unfolded. Refuses what would not be what it seems."""
+    if (known := counted.get(id(node))) is not None:
+        if known == _BEING_COUNTED:
+            raise TextError(at(file, node), "it holds an alias of itself: write it out")
+        return known
+    counted[id(node)] = _BEING_COUNTED
+    parts: list[yaml.Node] = []
     if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_twins(file, item)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, item in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise TextError(at(file, key), f"{key.value!r} is given twice: remove one")
-            seen.add(str(key.value))
-            _refuse_twins(file, item)
+        parts = node.value
+    elif isinstance(node, yaml.MappingNode):
+        _refuse_twins(file, node)
+        parts = [part for pair in node.value for part in pair]
+    else:
+        _refuse_lookalike(file, node)
+    total = 1 + sum(_count(file, part, counted) for part in parts)
+    if total > VALUES_MAX:
+        sentence = f"it unfolds to more than {VALUES_MAX:,} values: make it smaller"
+        raise TextError(at(file, node), sentence)
+    counted[id(node)] = total
+    return total
+
+
+def _refuse_twins(file: str, node: yaml.MappingNode) -> None:
+    """A key given twice would silently hide the first."""
+    seen: set[str] = set()
+    for key, _item in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value in seen:
+            raise TextError(at(file, key), f"{key.value!r} is given twice: remove one")
+        seen.add(str(key.value))
+
+
+def _refuse_lookalike(file: str, node: yaml.Node) -> None:
+    """A label `on` would silently become true, and `010` eight."""
+    meant = _MEANT.get(node.tag)
+    if meant and isinstance(node, yaml.ScalarNode) and not meant.fullmatch(node.value):
+        kind = {"bool": "true or false"}.get(node.tag.removeprefix(_TAG), "another number")
+        sentence = (
+            f"YAML reads {node.value} as {kind}: write text in quotes, numbers in plain digits"
+        )
+        raise TextError(at(file, node), sentence)

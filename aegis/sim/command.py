@@ -13,11 +13,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Run the core against invented fleets and misfortunes."""
     verbs = parser.add_subparsers(metavar="run", required=True)
     seeds = verbs.add_parser("run", help="run some seeds; non-zero when a promise broke")
-    seeds.add_argument("--seeds", type=int, default=300, metavar="N", help="how many")
+    seeds.add_argument("--seeds", type=_count, default=300, metavar="N", help="how many")
     seeds.add_argument("--first-seed", type=int, default=0, metavar="S", help="from which on")
-    seeds.add_argument("--jobs", type=int, default=1, metavar="J", help="processes that share them")
+    seeds.add_argument(
+        "--jobs", type=_count, default=1, metavar="J", help="processes that share them"
+    )
     seeds.add_argument("--log", action="store_true", help="print what happened in each seed")
     seeds.set_defaults(run=_run)
+
+
+def _count(text: str) -> int:
+    """None would break no promise, and prove none."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: 1 is the least")
+    return number
 
 
 def _run(arguments: argparse.Namespace) -> int:

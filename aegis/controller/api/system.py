@@ -19,6 +19,7 @@ from aegis.controller.views import (
     TokenRequest,
     summary,
 )
+from aegis.core.index import AEGIS
 from aegis.model.event import AutomationPaused, AutomationResumed
 from aegis.wire import VERSION
 
@@ -87,12 +88,26 @@ async def mint_token(body: TokenRequest, here: Here, _token: Admin) -> MintedTok
             "a token with the role node names its node, and no other does",
             'for example {"role": "node", "node": "gpu-0001"}',
         )
+    _check_name(body.name)
     secret, minted = await here.store.call(
         here.tokens.mint, body.role, node=body.node, name=body.name
     )
     return MintedToken(
         token=secret, id=minted.id, role=minted.role, node=minted.node, name=minted.name
     )
+
+
+def _check_name(name: str) -> None:
+    """What its bearer does is told under this name, and must not look like Aegis's own."""
+    wrong = "would be taken for Aegis itself" if name.strip().casefold() == AEGIS else ""
+    if name != name.strip() or not (name.isprintable() or wrong):
+        wrong = "holds space or characters that nobody would see"
+    if wrong:
+        raise ProblemError(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"the name {name!r} {wrong}",
+            "name the person or the program that will bear the token",
+        )
 
 
 @router.get("/tokens")

@@ -133,8 +133,12 @@ def laid(*bodies: str) -> RuleSet:
             "5:64",
             "labels is ['rack']: write names and values: {rack: r7}",
         ),
-        ("remedy: notify, references: no", "5:68", "references is False: write a list"),
-        ("remedy: notify, references: [no]", "5:69", "references is False: write text, in quotes"),
+        ("remedy: notify, references: false", "5:68", "references is False: write a list"),
+        (
+            "remedy: notify, references: [false]",
+            "5:69",
+            "references is False: write text, in quotes",
+        ),
         ("remedy: notify, count: many", "5:63", "count is 'many': write a whole number"),
         ("remedy: notify, count: 0", "5:63", "count is 0: write 1 or more"),
         (

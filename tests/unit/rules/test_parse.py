@@ -118,3 +118,20 @@ def test_a_mistake_is_named_with_its_place(text: str, sentence: str) -> None:
 def test_a_file_that_imitates_the_joint_is_refused() -> None:
     """The one text of a rule set must fall apart into the same files again."""
     assert "take it out" in wrong(HEAD + RULE + "#=== file: other.yaml\n")
+
+
+def test_a_file_that_unfolds_without_end_is_refused() -> None:
+    """Aliases of aliases are short to write and long to read."""
+    bomb = "x0: &x0 [a, a, a, a, a, a, a, a, a]\n"
+    for number in range(1, 12):
+        bomb += f"x{number}: &x{number} [{', '.join([f'*x{number - 1}'] * 9)}]\n"
+    assert "it unfolds to more than 100,000 values: make it smaller" in wrong(HEAD + RULE + bomb)
+    assert "an alias of itself" in wrong(HEAD + RULE + "x: &x [*x]\n")
+
+
+@pytest.mark.parametrize("word", ["on", "no", "True", "010", "0x10", "12:30", "1_000"])
+def test_a_word_that_yaml_reads_as_something_else_is_refused(word: str) -> None:
+    """An exception for nodes with the label `on` must not look for the label True."""
+    said = wrong(HEAD + RULE + f"    labels: {{protected: {word}}}\n")
+    assert f"site.yaml:9:25: YAML reads {word} as" in said
+    assert "write text in quotes" in said
