@@ -1,4 +1,8 @@
-"""Asking people: what was asked, whether enough of them have agreed, and what silence means."""
+"""Asking people: what was asked, whether enough of them have agreed, and what silence means.
+
+A yes is to what was told when it was given: the rails that refused, and what the act would hit. It
+passes no rail that refuses later, and no process that came since; then people are asked anew.
+"""
 
 from dataclasses import replace
 
@@ -16,18 +20,18 @@ from aegis.model.incident import (
 from aegis.model.policy import Mode, Unanswered
 
 
-def standing(cluster: Cluster, incident: Incident, remedy: Remedy) -> tuple[bool, str]:
-    """Whether people have agreed to the remedy, and how that stands in words."""
+def standing(cluster: Cluster, incident: Incident, remedy: Remedy, *about: str) -> tuple[bool, str]:
+    """Whether people have agreed to the remedy in spite of this, and how that stands in words."""
     asked, needed = incident.approval, cluster.policy.approvals_needed
     waits = f"approve: Aegis waits for {who_must(needed)} to agree"
     if asked is None or asked.remedy is not remedy:
         return False, waits
     if asked.denied_by:
         return False, f"{asked.denied_by} forbade it: {asked.reason}"
-    if asked.consented:
-        return True, "nobody objected in time"
-    if len(asked.agreed) >= needed:
-        return True, f"{listed(asked.agreed)} agreed"
+    if (asked.consented or asked.agreed) and not set(about) <= set(asked.covers):
+        return False, f"{waits} anew: this was not known when people did"
+    if asked.consented or len(asked.agreed) >= needed:
+        return True, f"{listed(asked.agreed)} agreed" if asked.agreed else "nobody objected in time"
     if asked.agreed:
         return False, f"approve: {listed(asked.agreed)} agreed, {needed} people must"
     return False, waits
@@ -57,13 +61,25 @@ def waiting_for_people(cluster: Cluster) -> list[Incident]:
     ]
 
 
+def at_stake(incident: Incident) -> tuple[str, ...]:
+    """What a yes would be about: the rails that refuse, and the plan, as last told."""
+    decision = incident.decisions[-1]
+    return (*(one.rail for one in decision.verdicts if not one.passed), *decision.plan)
+
+
 def ask(cluster: Cluster, incident: Incident, remedy: Remedy) -> Incident:
     """Begin to wait for an answer."""
     asked, until = incident.approval, cluster.now + cluster.policy.approval_seconds
     if asked is not None and asked.remedy is remedy:
         return incident
     needed = cluster.policy.approvals_needed
-    approval = Approval(remedy=remedy, asked_at=cluster.now, expires_at=until, needed=needed)
+    approval = Approval(
+        remedy=remedy,
+        asked_at=cluster.now,
+        expires_at=until,
+        needed=needed,
+        covers=at_stake(incident),
+    )
     return note(
         cluster,
         incident,

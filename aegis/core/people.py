@@ -9,7 +9,7 @@ from typing import TypeAlias, assert_never
 
 from aegis.core import windows
 from aegis.core.act import reconsider
-from aegis.core.approval import question
+from aegis.core.approval import at_stake, question
 from aegis.core.cluster import Cluster, Pause
 from aegis.core.incidents import note
 from aegis.model.action import Notify
@@ -56,7 +56,8 @@ def _refused(incident: Incident, event: Answer | Remark) -> str | None:
         case IncidentApproved() | IncidentDenied():
             if (asked := question(incident)) is None:
                 return f"{incident.id} asks for no approval: {incident.headline}"
-            if isinstance(event, IncidentApproved) and _is_among(event.actor, asked.agreed):
+            known = not _is_news(incident, asked) and isinstance(event, IncidentApproved)
+            if known and _is_among(event.actor, asked.agreed):
                 return f"{event.actor} has agreed already: another person must agree too"
             return None
         case IncidentAcknowledged() if incident.state is IncidentState.CLOSED:
@@ -115,7 +116,7 @@ def _answer(cluster: Cluster, event: Answer) -> None:
         return
     if isinstance(event, IncidentApproved):
         text = f"{event.actor} agreed: {event.reason}"
-        answered = _agreed(cluster, asked, event)
+        answered = _agreed(cluster, incident, asked, event)
     else:
         text = f"{event.actor} forbade it: {event.reason}"
         answered = replace(
@@ -124,14 +125,24 @@ def _answer(cluster: Cluster, event: Answer) -> None:
     note(cluster, incident, EntryKind.HUMAN, text, approval=answered)
 
 
-def _agreed(cluster: Cluster, asked: Approval, event: IncidentApproved) -> Approval:
-    """Who agrees too late, or after a no, has asked the question anew."""
-    is_over = asked.expired or bool(asked.denied_by)
+def _is_news(incident: Incident, asked: Approval) -> bool:
+    """Whether a yes is about more by now than those who agreed knew of."""
+    return not set(at_stake(incident)) <= set(asked.covers)
+
+
+def _agreed(
+    cluster: Cluster, incident: Incident, asked: Approval, event: IncidentApproved
+) -> Approval:
+    """Who agrees too late, after a no or to something more has asked the question anew."""
+    is_news = _is_news(incident, asked)
+    is_over = asked.expired or bool(asked.denied_by) or is_news
     expires_at = cluster.now + cluster.policy.approval_seconds if is_over else asked.expires_at
     return replace(
         asked,
         expires_at=expires_at,
-        agreed=(*asked.agreed, event.actor),
+        agreed=(*(() if is_news else asked.agreed), event.actor),
+        covers=tuple(sorted({*asked.covers, *at_stake(incident)})),
+        consented=False,
         denied_by="",
         reason=event.reason,
         expired=False,

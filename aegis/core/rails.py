@@ -61,7 +61,7 @@ def verdicts(request: Request) -> tuple[Verdict, ...]:
 def mode(request: Request) -> Verdict:
     """Whether the policy and the rule let Aegis act at all."""
     if request.mode is Mode.APPROVE:
-        agreed, text = approval.standing(request.cluster, request.incident, request.remedy)
+        agreed, text = approval.standing(request.cluster, request.incident, request.remedy, "mode")
         return _said("mode", passed=agreed, text=text)
     texts = {
         Mode.OBSERVE: "observe: Aegis records what it would do",
@@ -231,7 +231,7 @@ def domain(request: Request) -> Verdict:
     cluster, node = request.cluster, request.node
     since = cluster.now - cluster.policy.nodes_out_window_seconds
     if cluster.index.labelled and not node.agent_session:  # a launcher alone speaks for it
-        agreed, said = approval.standing(cluster, request.incident, request.remedy)
+        agreed, said = approval.standing(cluster, request.incident, request.remedy, "domain")
         text = f"its agent has not told its rack and switch yet; {said.removeprefix('approve: ')}"
         return _said("domain", passed=agreed, text=text)
     for label in DOMAINS:
@@ -246,7 +246,7 @@ def domain(request: Request) -> Verdict:
             allowed = min(allowed, request.guard.max_per_rack)
         if len(taken) < allowed:
             continue
-        agreed, said = approval.standing(cluster, request.incident, request.remedy)
+        agreed, said = approval.standing(cluster, request.incident, request.remedy, "domain")
         verb = "is" if len(taken) == 1 else "are"
         text = f"{listed(taken[:3])} of {label} {place} {verb} out already"
         return _said("domain", passed=agreed, text=f"{text}; {said.removeprefix('approve: ')}")

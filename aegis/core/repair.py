@@ -197,7 +197,9 @@ def _is_recovering(incident: Incident) -> bool:
 
 
 def _is_known(incident: Incident, decision: Decision) -> bool:
-    before = incident.decisions[-1]
+    before, asked = incident.decisions[-1], incident.approval
+    if asked and (asked.agreed or asked.consented) and not set(decision.plan) <= set(before.plan):
+        return False  # who agreed did not know of this
     return _answer(before) == _answer(decision) and incident.state is IncidentState.OPEN
 
 
@@ -287,7 +289,8 @@ def _give(request: Request, incident: Incident) -> None:
     reason = f"{incident.id}: {order.reason}"
     enter(cluster, replace(node, repairs=repairs), NodeState.REPAIRING, reason, AEGIS)
     text = f"{node.name} is told to {REPAIR_VERBS[remedy]} (order {order.id})"
-    incident = note(cluster, incident, EntryKind.ACTION, text)
+    # What people agreed to is done with this: another attempt is another question.
+    incident = note(cluster, incident, EntryKind.ACTION, text, approval=None)
     experience.ordered(cluster, incident, remedy)
     memory.tried(cluster, incident, remedy)
 

@@ -89,7 +89,8 @@ def processes(request: Request) -> Verdict:
     found = holders(hit(request.node, request.incident.device, request.remedy))
     if not found:
         return _said("processes", passed=True, text="no process holds its GPUs")
-    agreed, said = approval.standing(request.cluster, request.incident, request.remedy)
+    about = ("processes", *(f"process {one}" for one in found))
+    agreed, said = approval.standing(request.cluster, request.incident, request.remedy, *about)
     verb = "holds" if len(found) == 1 else "hold"
     text = f"{listed([str(one) for one in found[:4]])} {verb} its GPUs and would be killed"
     return _said("processes", passed=agreed, text=f"{text}; {said.removeprefix('approve: ')}")

@@ -150,6 +150,8 @@ def _whom(asked: Approval | None) -> str:
     if asked is None or not asked.agreed:
         return who_must(asked.needed if asked else 1)
     more = asked.needed - len(asked.agreed)
+    if more <= 0:
+        return f"{who_must(asked.needed)} ({listed(asked.agreed)} did, to less than it is now)"
     return f"{more} more ({listed(asked.agreed)} did)"
 
 

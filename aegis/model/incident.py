@@ -70,6 +70,9 @@ class Approval:
     expired: bool = False  # nobody answered in time, and people were told so
     consented: bool = False  # nobody answered in time, and the policy takes that for a yes
     needed: int = 1  # how many must agree
+    covers: tuple[
+        str, ...
+    ] = ()  # the rails that refused and the plan, as those who agreed saw them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

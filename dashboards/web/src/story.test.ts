@@ -95,7 +95,7 @@ test("what a mode holds back names the command that does it by hand", () => {
 
 test("what waits for a person says how to agree, and who has", () => {
   const decisions = [{ result: "needs_approval", remedy: "drain_now" }];
-  const approval = { agreed: ["alice"], expired: false };
+  const approval = { agreed: ["alice"], expired: false, needed: 2 };
   const asked = incident({
     id: "inc-000001",
     state: "open",

@@ -103,7 +103,9 @@ function ofOpen(incident: Incident): Next {
 function asked({ approval }: Incident): string {
   if (!approval) return "Aegis waits for a person to agree.";
   if (approval.expired) return "Nobody has agreed in time, so nothing is done. It may still be:";
-  const given = approval.agreed.length ? `${listed(approval.agreed)} agreed; one more must. ` : "";
+  const { agreed } = approval;
+  const rest = agreed.length < approval.needed ? "; one more must" : " to less than it is by now";
+  const given = agreed.length ? `${listed(agreed)} agreed${rest}. ` : "";
   return `${given}Aegis waits for a person to agree:`;
 }
 

@@ -15,6 +15,7 @@ export interface Approval {
   readonly expired: boolean;
   readonly consented: boolean;
   readonly needed: number;
+  readonly covers: readonly string[];
 }
 
 export interface Attempt {
