@@ -8,6 +8,7 @@ whose hashes hold, shared out over the ranks to verify; what does not hold is na
 All ranks call the same methods in the same order; one group of their own carries the talk.
 """
 
+import operator
 import os
 import secrets
 import signal
@@ -19,7 +20,7 @@ from torch.distributed.checkpoint import DefaultSavePlanner
 
 from aegis.model.job import RankPhase
 from aegis.worker import layout, shelf
-from aegis.worker.contents import Contents, Stateful
+from aegis.worker.contents import RANDOM, Contents, Stateful
 from aegis.worker.fence import FenceError, StaleGenerationError
 from aegis.worker.folder import Candidate
 from aegis.worker.layout import Layout, PlanError
@@ -71,6 +72,10 @@ class Checkpointer:
             raise ValueError(
                 "no checkpoint folder: give one, or start with aegis run --checkpoint-folder DIR"
             )
+        if keep < 1 or shared_every < 1:
+            raise ValueError(f"keep={keep}, shared_every={shared_every}: 1 is the least of each")
+        if RANDOM in each_rank:
+            raise ValueError(f"{RANDOM}= is taken: random states are kept anyway; use another name")
         optimizers = list(optimizer) if isinstance(optimizer, list | tuple) else [optimizer]
         self.folder = Path(where)
         self._contents = Contents(model, optimizers, each_rank)
@@ -138,6 +143,7 @@ class Checkpointer:
         neither training nor older checkpoints. At most one is under way: this waits for the one
         before. Raises StaleGenerationError once a newer generation of the job has begun.
         """
+        step = _whole(step)
         self._session.enter(RankPhase.SAVING)
         try:
             self._saves.settle()
@@ -255,6 +261,17 @@ class Checkpointer:
         except OSError as error:
             return Taken(0, [], Rest([])), error
         return taken, self._writer
+
+
+def _whole(step: int) -> int:
+    """A plain int, also of numpy's and torch's. Raises TypeError, ValueError."""
+    try:
+        number = operator.index(step)
+    except TypeError:
+        raise TypeError(f"step is {step!r}: give a whole number") from None
+    if number < 0:
+        raise ValueError(f"step is {number}: 0 is the least")
+    return number
 
 
 def _raise(error: Exception | None) -> None:

@@ -25,6 +25,9 @@ class Stateful(Protocol):
         """Go on from this state."""
 
 
+RANDOM = "random"  # the name of the random states among what each rank keeps
+
+
 class Contents:
     """The objects of one rank, to be taken from and put back into."""
 
@@ -55,7 +58,7 @@ class Contents:
         for name, one in self._each_rank.items():
             if name in own:
                 one.load_state_dict(own[name])
-        _restore_random(own["random"])
+        _restore_random(own[RANDOM])
 
     def _shared(self) -> dict[str, Any]:
         model, optimizer = get_state_dict(self._model, self._optimizers)
@@ -63,7 +66,7 @@ class Contents:
 
     def _own(self) -> dict[str, Any]:
         states = {name: one.state_dict() for name, one in self._each_rank.items()}
-        return {**states, "random": _random()}
+        return {**states, RANDOM: _random()}
 
 
 def _seal(state: dict[str, Any]) -> bytes:

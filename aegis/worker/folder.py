@@ -99,11 +99,20 @@ def saving_path(folder: Path, step: int, fence: Fence) -> Path:
 
 def candidates(folder: Path) -> list[Candidate | Damaged]:
     """The checkpoints that were completed, newest first. Incomplete ones do not exist."""
-    found = []
+    found: list[Candidate | Damaged] = []
     for path, step in _named(folder):
-        if (path / MARKER).is_file():
+        try:
+            complete = (path / MARKER).is_file()
+        except OSError as error:
+            found.append(Damaged(path=path, step=step, reason=_unreadable(error)))
+            continue
+        if complete:
             found.append(_read(path, step))
     return found
+
+
+def _unreadable(error: OSError) -> str:
+    return f"it cannot be read: {error.strerror}"
 
 
 def _named(folder: Path) -> list[tuple[Path, int]]:
@@ -128,7 +137,7 @@ def _read(path: Path, step: int) -> Candidate | Damaged:
     except FileNotFoundError:
         return Damaged(path=path, step=step, reason=f"{MANIFEST} is missing")
     except OSError as error:
-        return Damaged(path=path, step=step, reason=f"it cannot be read: {error.strerror}")
+        return Damaged(path=path, step=step, reason=_unreadable(error))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return Damaged(path=path, step=step, reason=f"its description is damaged: {error}")
     return Candidate(path=path, marker=marker, files=files)
@@ -168,7 +177,7 @@ def _compare(path: Path, expected: FileSum) -> str:
     except FileNotFoundError:
         return "it is missing"
     except OSError as error:
-        return f"it cannot be read: {error.strerror}"
+        return _unreadable(error)
     if found.size != expected.size:
         return f"it has {found.size} bytes instead of {expected.size}"
     return "" if found.hash == expected.hash else "hash differs"
@@ -292,6 +301,12 @@ def saving_step(path: Path) -> int:
 
 
 def _remove(path: Path) -> None:
-    """The marker goes first: half a checkpoint must not look like a whole one."""
+    """The marker goes first: half a checkpoint must not look like a whole one.
+
+    What a link leads to is kept elsewhere, and not ours to delete.
+    """
+    if path.is_symlink():
+        path.unlink()
+        return
     (path / MARKER).unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)

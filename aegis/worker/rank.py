@@ -119,7 +119,7 @@ def _status(code: object) -> int:
 def tell_failure(error: BaseException) -> None:
     """Print the traceback as Python would, and keep it where the launcher looks for the cause."""
     trace = from_script(error.__traceback__)
-    sys.excepthook(type(error), error, trace)
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
     path = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
     if not path or Path(path).exists():  # @record was first
         return

@@ -90,15 +90,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script_arguments", nargs=argparse.REMAINDER, metavar="...")
 
 
+def _torchrun(name: str, default: str) -> str:
+    """What the environment says of a flag: torchrun reads PET_NNODES and its like."""
+    return os.environ.get(f"PET_{name}", default)
+
+
 def _add_job(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the job")
     add = group.add_argument
     add("--job", metavar="NAME", help="its name (default: the script's)")
-    add("--nnodes", default="1", metavar="N", help="nodes that train (default: 1)")
+    add(
+        "--nnodes",
+        default=_torchrun("NNODES", "1"),
+        metavar="N",
+        help="nodes that train (default: 1)",
+    )
     add(
         "--nproc-per-node",
         "--nproc_per_node",
-        default="1",
+        default=_torchrun("NPROC_PER_NODE", "1"),
         metavar="N",
         help="ranks on each: a number, gpu, cpu or auto (default: 1)",
     )
@@ -107,7 +117,7 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
         "--max-restarts",
         "--max_restarts",
         type=int,
-        default=3,
+        default=_torchrun("MAX_RESTARTS", "3"),
         metavar="N",
         help="restarts without progress before giving up (default: %(default)s)",
     )
@@ -154,11 +164,18 @@ def _add_node(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("AEGIS_TOKEN_FILE") or None,
         help="this node's token",
     )
-    add("--log-dir", "--log_dir", type=Path, metavar="DIR", help="where ranks' output goes")
+    add(
+        "--log-dir",
+        "--log_dir",
+        type=Path,
+        default=_torchrun("LOG_DIR", "") or None,
+        metavar="DIR",
+        help="where ranks' output goes",
+    )
     add(
         "-t",
         "--tee",
-        default="",
+        default=_torchrun("TEE", ""),
         metavar="SPEC",
         help="whose output is shown too: 0 none, 1 stdout, 2 stderr, 3 both, of all ranks; "
         "0:3,1:2 by local rank (default: both of rank 0)",
@@ -200,6 +217,7 @@ def _add_ignored(parser: argparse.ArgumentParser) -> None:
         "rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "node-rank", "master-addr",
         "master-port", "monitor-interval", "start-method", "role", "redirects", "logs-specs",
         "signals-to-handle", "local-ranks-filter", "duplicate-stdout-filters",
+        "duplicate-stderr-filters", "event-log-handler", "numa-binding", "shutdown-timeout",
     ):  # fmt: skip
         names = [f"--{flag}", f"--{flag.replace('-', '_')}"]
         names += ["-r"] if flag == "redirects" else []

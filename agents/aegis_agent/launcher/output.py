@@ -3,6 +3,7 @@
 In a thread of its own: whoever reads our output may stop reading, and supervision must not.
 """
 
+import re
 import sys
 import threading
 from collections.abc import Iterable
@@ -14,6 +15,8 @@ _PAUSE_SECONDS = 0.1
 _READ_BYTES = 1 << 16
 _DRAIN_SECONDS = 2.0
 _FOLLOWED_MAX = 64
+# A progress bar goes back to the line's begin instead of on to the next.
+_LINE_ENDS = re.compile(rb"(?<=\n)|(?<=\r)(?=[^\n])")
 
 
 @dataclass
@@ -33,18 +36,18 @@ class _Followed:
         except OSError:
             return False
         self.offset += len(read)
-        *lines, self.rest = (self.rest + read).split(b"\n")
+        *lines, self.rest = _LINE_ENDS.split(self.rest + read)
         self._show(lines)
         return bool(read)
 
     def finish(self) -> None:
         """Show a last line that has no end."""
-        self._show([self.rest] if self.rest else [])
+        self._show([self.rest + b"\n"] if self.rest else [])
         self.rest = b""
 
     def _show(self, lines: list[bytes]) -> None:
         if lines:
-            self.to.write(b"".join(self.prefix + line + b"\n" for line in lines))
+            self.to.write(b"".join(self.prefix + line for line in lines))
             self.to.flush()
 
 

@@ -33,6 +33,7 @@ _TOLD_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.02
 _BLOCK_BYTES = 1 << 20
 _HEADER_BYTES_MAX = 100 << 20  # as safetensors limits it
+_ZEROS_BYTES = 4096
 _PICKLE = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PICKLES_OF_OLD_TORCH = 5  # magic number, protocol, system, object, storages
 
@@ -187,7 +188,10 @@ def _check_file(path: Path, until: float, *, may_be_empty: bool) -> None:
             return
         raise BrokenError("it is empty")
     with path.open("rb") as file:
-        begin = file.read(4)
+        first = file.read(_ZEROS_BYTES)
+    begin = first[:4]
+    if not any(first):  # its blocks were given and never written: the power went
+        raise BrokenError(f"{path.name} begins with nothing but zeros")
     if path.suffix == ".safetensors":
         _check_safetensors(path, size)
     elif begin == b"PK\x03\x04":

@@ -72,6 +72,7 @@ def test_a_script_that_fails_at_once_is_given_up(tmp_path, launch):
     said = (tmp_path / "run.log").read_text()
     assert said.count("ValueError: no such corpus") >= 3
     assert "aegis run: Traceback (most recent call last):" in said
+    assert "runpy" not in said, "a traceback begins in the script, as Python's does"
     assert said.count("2 restarts without progress") == 1
     assert said.splitlines()[-1].startswith("aegis run: the job is given up; mend what")
 

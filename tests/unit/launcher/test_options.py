@@ -34,6 +34,17 @@ def test_a_script_keeps_its_own_flags(read) -> None:
     assert wanted.embeds_controller
 
 
+def test_torchruns_environment_counts_where_no_flag_is_given(read, monkeypatch, tmp_path) -> None:
+    """Job scripts set PET_NPROC_PER_NODE; to train at another size would go unnoticed."""
+    monkeypatch.setenv("PET_NPROC_PER_NODE", "2")
+    monkeypatch.setenv("PET_MAX_RESTARTS", "7")
+    monkeypatch.setenv("PET_LOG_DIR", str(tmp_path / "logs"))
+    wanted = read()
+    assert (wanted.spec.ranks_per_node, wanted.spec.restarts_max) == (2, 7)
+    assert wanted.log_folder == tmp_path / "logs"
+    assert read("--nproc-per-node", "3").spec.ranks_per_node == 3
+
+
 def test_torchruns_rendezvous_flags_are_accepted_and_named(read) -> None:
     """A command line that worked with torchrun works, and says what it does without."""
     wanted = read("--rdzv-backend=c10d", "--rdzv_endpoint", "h:1", "--standalone", "-r", "3")

@@ -54,6 +54,14 @@ def test_half_a_file_is_not_whole(tmp_path, name, make) -> None:
         check(path)
 
 
+def test_a_file_of_zeros_is_not_whole(tmp_path) -> None:
+    """A power cut may leave the size and none of the content."""
+    path = tmp_path / "step_5.pt"
+    path.write_bytes(bytes(100_000))
+    with pytest.raises(BrokenError, match=r"step_5\.pt begins with nothing but zeros"):
+        check(path)
+
+
 def test_a_flipped_bit_is_found_in_an_archive(tmp_path) -> None:
     """By the checksum of its member."""
     path = tmp_path / "a.pt"

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: run `make setup`")
 
+import numpy as np  # noqa: E402
 from tiny_training import Run, seed, steps  # noqa: E402
 from torch.distributed import checkpoint as dcp  # noqa: E402
 
@@ -55,6 +56,38 @@ def test_save_every_saves_at_multiples(tmp_path) -> None:
     assert run.checkpointer.wait()
     assert steps(tmp_path) == [6, 4]
     assert not run.checkpointer.save_every(0, 8)
+
+
+@pytest.mark.parametrize("step", [np.int64(7), torch.tensor(7)])
+def test_a_step_may_be_any_whole_number(tmp_path, step) -> None:
+    """Loops count with numpy's and torch's, too."""
+    run = Run(tmp_path)
+    assert run.checkpointer.save(step)
+    assert run.checkpointer.wait()
+    assert steps(tmp_path) == [7]
+
+
+@pytest.mark.parametrize("step", [7.0, "7", None, -1])
+def test_what_is_no_step_is_refused(tmp_path, step) -> None:
+    """It would be a checkpoint that nobody finds again."""
+    run = Run(tmp_path)
+    with pytest.raises((TypeError, ValueError), match="step is"):
+        run.checkpointer.save(step)
+    assert steps(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"keep": 0}, "1 is the least"),
+        ({"shared_every": 0}, "1 is the least"),
+        ({"random": object()}, "random= is taken"),
+    ],
+)
+def test_what_could_not_be_kept_is_refused_at_once(tmp_path, fields, why) -> None:
+    """Not at the first save, and not by losing it."""
+    with pytest.raises(ValueError, match=why):
+        Run(tmp_path, **fields)
 
 
 def test_a_save_that_fails_harms_nothing(tmp_path, caplog) -> None:

@@ -1,7 +1,9 @@
 """A checkpoint folder: complete or not there, verified or passed over, never the last one lost."""
 
+import errno
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -157,3 +159,32 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path) -> None:
     shutil.copytree(commit(tmp_path, 10), tmp_path / "step-00000010-copy")
     assert steps(tmp_path) == [10]
     assert not any(isinstance(one, Damaged) for one in candidates(tmp_path))
+
+
+def test_retention_takes_a_link_away_and_not_what_it_leads_to(tmp_path) -> None:
+    """Somebody moved a checkpoint into an archive and left a link: it is theirs to delete."""
+    folder, archive = tmp_path / "checkpoints", tmp_path / "archive"
+    commit(folder, 10).rename(archive)
+    (folder / name_of(10)).symlink_to(archive)
+    commit(folder, 20)
+    prune(folder, newest=20, keep=1, bad=frozenset())
+    assert steps(folder) == [20]
+    assert (archive / "complete.json").is_file()
+
+
+def test_a_step_that_cannot_be_looked_into_hides_no_other(tmp_path, monkeypatch) -> None:
+    """Its folder is another user's, say: it is named, and the one before is taken."""
+    commit(tmp_path, 10)
+    secret = commit(tmp_path, 20)
+    is_file = Path.is_file
+
+    def refused(path):
+        if path.parent == secret:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)  # root may look into everything
+    found, passed_over = latest(tmp_path)
+    assert found.step == 10
+    reason = "it cannot be read: Permission denied"
+    assert passed_over == [Damaged(path=secret, step=20, reason=reason)]
