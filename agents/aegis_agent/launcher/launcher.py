@@ -101,9 +101,11 @@ class Launcher:
         """Be the launcher until the job is over or this command is told to end; the exit status."""
         self._output.start()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
-                loop.add_signal_handler(number, self._interrupted, number)
+        ending = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup means it
+            ending.remove(signal.SIGHUP)
+        for number in ending:
+            loop.add_signal_handler(number, self._interrupted, number)
         works = (self._crew.run(), self._memory.run(), self._links.run(), self._watch())
         tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(one) for one in works]
         try:

@@ -5,6 +5,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from aegis.model.job import LauncherPhase
 
 
@@ -75,14 +77,15 @@ def test_the_ranks_parent_dies(stage, train, alive):
     stage.trains("a")
 
 
-def test_ctrl_c_saves_and_leaves(stage, train):
-    """Interrupted, the ranks save; the command ends with 130 and leaves nothing behind."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_an_interrupt_saves_and_leaves(stage, train, number):
+    """Interrupted, the ranks save; the command ends with 130 or 131 and leaves nothing behind."""
     stage.launch("a", *train(every=100_000))
     stage.ready("a")
     stage.begin("a")
     stage.trains("a", beyond=5)
-    stage.processes["a"].send_signal(signal.SIGINT)
-    assert stage.processes["a"].wait(60) == 130
+    stage.processes["a"].send_signal(number)
+    assert stage.processes["a"].wait(60) == 128 + number
     [saved] = stage.checkpoints.glob("step-*")
     assert (saved / "complete.json").exists()
     assert not list(Path("/dev/shm").glob(f"aegis-run-{stage.processes['a'].pid}-*"))

@@ -64,7 +64,7 @@ def test_a_peer_s_copy_outlives_its_node(stage, train, uninterrupted):
 def test_a_bad_shard_in_memory_gives_way_to_its_copy(stage, train):
     """The peer's is as new, so no step is lost; what was bad is said."""
     for node in ("a", "b"):
-        stage.launch(node, *train(every=5, pace=0.1), nodes=2)
+        stage.launch(node, *train(every=20, pace=0.1), nodes=2)  # killed between two saves
     stage.ready("a", "b")
     stage.begin("a", "b")
     stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
@@ -96,13 +96,13 @@ def damage(place):
 
 def test_a_bad_shard_in_memory_is_named_and_survived(stage, train):
     """With the checkpoint on disk where there is no other copy."""
-    stage.launch("a", *train(every=5))
+    stage.launch("a", *train(every=40, pace=0.05))  # the kill falls between two saves
     stage.ready("a")
     stage.begin("a")
-    stage.wait(lambda: stage.state("a").checkpoint_step >= 20)
+    stage.wait(lambda: stage.state("a").checkpoint_step == 40)
+    stage.wait(lambda: kept_steps(stage, "a", "own") == {0: 40, 1: 40})
     os.kill(stage.pids("a")[1], signal.SIGKILL)
     stage.phase("a", LauncherPhase.FAILED)
-    stage.wait(lambda: kept_steps(stage, "a", "own"))
     shard = shelf.own_path(memory_of(stage, "a"), 1)
     step = json.loads((shard / "entry.json").read_text())["step"]
     damage(shard)
